@@ -4,8 +4,8 @@
 on, parts by METIS or at random; a GCN of two layers, 1,024 training nodes a step with 15 and 10 neighbours, nothing
 kept of other ranks. A run by auto is set beside one by the other way. Bytes are those that ranks recorded when they
 sent them: features with the numbers of requested rows, or hidden rows with their gradients and the edges of layer 1.
-What a run sends once, to share the columns out, is divided by its steps. Seconds are of a step, the median of the ranks'
-means from the second epoch on; ranks, samplers and whatever else runs share the machine's cores.
+What a run sends once, to share the columns out, is divided by its steps. Seconds are of a step, the median of the
+ranks' means from the second epoch on; ranks, samplers and whatever else runs share the machine's cores.
 
 Prints a table, writes JSON with --out. Returns 1 if auto takes the way of more bytes.
 """
@@ -111,7 +111,8 @@ def measured(method: str, nodes: int, features: int, hidden: list[int], epochs: 
         print(
             f"{method:6} {features:5} features, {width:4} hidden: {by_rows / 1e6:8.2f} MB a step by rows, "
             f"{by_columns / 1e6:8.2f} by columns (and {once / 1e6:.2f} to share them out), "
-            f"{row['step_seconds_by_rows']:.3f} and {row['step_seconds_by_columns']:.3f} s; fewer by {row['fewer']}, auto takes {row['auto']}",
+            f"{row['step_seconds_by_rows']:.3f} and {row['step_seconds_by_columns']:.3f} s; "
+            f"fewer by {row['fewer']}, auto takes {row['auto']}",
             flush=True,
         )
     return table

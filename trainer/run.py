@@ -177,7 +177,8 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         )
     batches = evaluation = None
     if options.batch_size:
-        seeds, sums = task.batch_seeds(learnt, part, training.network.decoder), sums_of(options, model)
+        seeds = task.batch_seeds(learnt, part, training.network.decoder, training.supervision)
+        sums = sums_of(options, model)
         batches = MiniBatches(
             options,
             cache,

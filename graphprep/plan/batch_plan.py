@@ -25,7 +25,8 @@ from graphprep.plan.batch_options import BatchPlan
 from graphprep.plan.feature_columns import ways_to_features
 from graphprep.plan.rates import Rates
 from graphprep.plan.training import TrainingPlan, Work, batch_work
-from graphprep.sampling.batches import BatchOptions, PartBatches
+from graphprep.sampling.batch_options import BatchOptions
+from graphprep.sampling.batches import PartBatches
 from graphprep.traffic import LinkModel
 from graphprep.traffic.batch_figures import ID_BYTES
 

@@ -11,6 +11,7 @@ def obstacle_to_columns(options: Options) -> str | None:
     for reason, applies in {
         f"--model {options.model}: attention reads whole rows of features": options.model in ATTENTION_MODELS,
         f"--model {options.model}: its first layer reads rows by relation": options.model in TYPED_MODELS,
+        "--edge-features: layer 1 adds what it reads of edges to whole rows": options.reads_edge_features,
         "--control-variates: they fetch whole rows of the features' exact sums": options.control_variates,
     }.items():
         if applies:

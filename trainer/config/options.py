@@ -328,6 +328,17 @@ class Options:
         "same one perhaps several times; weighted: in proportion to the edges' weights",
         choices=("uniform", "replacement", "weighted"),
     )
+    time: str | None = _batches(
+        None,
+        "draw no neighbour that is later than its seed, by the array time of edges, or of the nodes where they begin",
+        choices=("edges", "nodes"),
+        default_words="neighbours of any time",
+    )
+    time_strategy: str = _batches(
+        "uniform",
+        "with --time which of the neighbours that are not later; uniform: any, as --draw says; last: the latest",
+        choices=("uniform", "last"),
+    )
     eval_fanouts: str | None = _batches(
         None,
         "validate and test on sampled neighbourhoods too, by so many neighbours for a node in each layer, as --fanouts",
@@ -493,9 +504,18 @@ class Options:
         return [10] * self.layers if self.fanouts is None else listed_fanouts(self.fanouts)
 
     @property
-    def draws_at_owners(self) -> bool:
-        """Whether the samplers of nodes' owners could draw their neighbours for others."""
-        return (self.sampler, self.draw) == ("neighbour", "uniform")
+    def obstacle_to_owners(self) -> str | None:
+        """Why the samplers of nodes' owners could not draw their neighbours for others; None if they could."""
+        if (self.sampler, self.draw) != ("neighbour", "uniform"):
+            return (
+                f"--sampler {self.sampler} and --draw {self.draw}: owners draw different neighbours of a node with "
+                "equal probability"
+            )
+        if self.time is not None:
+            return f"--time {self.time}: owners do not know the times of seeds"
+        if self.reads_edge_features:
+            return "--edge-features: owners answer with nodes and weights alone"
+        return None
 
     @property
     def eval_fanout_list(self) -> list[int] | None:
@@ -521,6 +541,12 @@ class Options:
     def sums_messages(self) -> bool:
         """Whether the model sums functions of a neighbour's row and of its edge's features that are not linear."""
         return self.model == "gin" and self.edge_features is not None
+
+    @property
+    def reads_edge_features(self) -> bool:
+        """Whether the model reads features of edges, and not a decoder alone."""
+        has_option = self.model in EDGE_FEATURE_MODELS or is_own_model(self.model)
+        return self.edge_features is not None and has_option
 
     @property
     def learns_links(self) -> bool:

@@ -213,6 +213,7 @@ class BatchShape:
                 indptr=arrays[f"{prefix}/{side}_indptr"],
                 indices=arrays[f"{prefix}/{side}_indices"],
                 weights=arrays.get(f"{prefix}/{side}_{weights}"),
+                features=arrays.get(f"{prefix}/{side}_features"),
                 num_columns=len(ids),
             )
             for side, ids in (("own", own_ids), ("halo", halo_ids))
@@ -226,6 +227,7 @@ class BatchShape:
             self.communicator,
             sums=self.sums,
             weighted_edges=(own, {_ADDED: halo}),
+            weighs_messages=self.sums is None,
         )
 
     def _typed(self, rows_M: Tensor, rows_per_relation: Sequence[int], own_T: Sequence[int]) -> Typed:

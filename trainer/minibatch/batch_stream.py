@@ -10,7 +10,7 @@ from torch import Tensor
 from trainer.base.precision import TYPES
 from trainer.base.to_device import to_device
 from trainer.base.traffic_log import TrafficLog
-from trainer.config.options import Options
+from trainer.config.options import Options, is_own_model
 from trainer.data.cache import Cache
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
@@ -102,7 +102,10 @@ class BatchStream:
             batch={
                 "batch_size": options.batch_size,
                 "seed": options.seed,
-                "sums": self._sums,
+                "sums": self._drawn_sums,
+                "times_of": options.time,
+                "time_strategy": options.time_strategy,
+                "edge_features": options.edge_features if options.reads_edge_features else None,
                 "is_typed": self._is_typed,
                 "node_type": self._target,
                 **batch,
@@ -136,6 +139,13 @@ class BatchStream:
         return ColumnBatches(table, stored_type, communicator, self.idle, type_name=name, weighted=weighted)
 
     @property
+    def _drawn_sums(self) -> str | None:
+        """What drawn edges count: in the model's sums, or where it may sum messages in their place."""
+        options = self._options
+        may_sum_messages = options.sums_messages or (is_own_model(options.model) and options.reads_edge_features)
+        return "messages" if self._sums is None and may_sum_messages else self._sums
+
+    @property
     def pipeline(self) -> Pipeline:
         """Once the samplers are started."""
         assert self._pipeline is not None
@@ -150,16 +160,20 @@ class BatchStream:
     def input_of(self, batch: ReadyBatch) -> tuple[Tensor | TypedFeatures | ColumnFeatures, Sequence[BatchLayer], int]:
         """The features and the layers of a batch, for a `BatchGraph`, and how many rows the model gives for it."""
         device, arrays = self._communicator.device, batch.slot.arrays
-        features: Tensor | TypedFeatures | ColumnFeatures
-        layers = self._shape.layers(arrays)
+        layers, num_rows = self._shape.layers(arrays), int(arrays["counts"][0].sum())
         if self._table is not None:
-            features = self._columns_of(batch, self._table, layers[0])
-        elif self._is_typed:
+            return self._columns_of(batch, self._table, layers[0]), layers, num_rows
+        of_types: Sequence[Tensor] = batch.features
+        if self._options.time is not None:  # a node is there once for each seed that reaches it, and its row once
+            row_of = [arrays[f"row_of/{name}"] for name in self.type_names]
+            of_types = [rows.index_select(0, places) for rows, places in zip(of_types, row_of, strict=True)]
+        features: Tensor | TypedFeatures
+        if self._is_typed:
             clock, stored_type = self._communicator.clock, TYPES[self._options.precision]
-            features = TypedFeatures(batch.features, device, stored_type, clock, may_be_sparse=False)
+            features = TypedFeatures(of_types, device, stored_type, clock, may_be_sparse=False)
         else:
-            features = to_device(batch.features[0], device)
-        return features, layers, int(arrays["counts"][0].sum())
+            features = to_device(of_types[0], device)
+        return features, layers, num_rows
 
     def _columns_of(self, batch: ReadyBatch, table: ColumnTable, own_layer: BatchLayer) -> ColumnFeatures:
         communicator = self._communicator

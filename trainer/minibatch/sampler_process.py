@@ -50,7 +50,8 @@ class SamplerProcesses:
         Args:
             cache: the folder.
             rank: whose batches are made.
-            seeds: int64, all ranks' seeds, in an order that does not depend on ranks: nodes [B], or pairs [2, B].
+            seeds: int64, all ranks' seeds, in an order that does not depend on ranks: nodes [B], pairs [2, B], or edges
+                [3, B], with the number of each among the edges between its nodes.
             removed: int64 [2, K], pairs of nodes between which there is no edge in batches; None for none.
             batch: the fields of graphprep's `BatchOptions`.
             epochs: the first and the last one.
@@ -81,6 +82,7 @@ class SamplerProcesses:
             "cache": os.path.abspath(cache),
             "part": rank,
             "seeds": files["seeds"].fileno(),
+            "rows_of_seeds": 1 if seeds.dim() == 1 else len(seeds),
             "removed": None if removed is None else files["removed"].fileno(),
             "batch": dict(batch),
             "epochs": epochs,

@@ -38,8 +38,9 @@ _SLOTS = 8
 """Batches that are sampled and not trained on yet, at most."""
 _BYTES_OF_A_DRAWN_EDGE, _BYTES_OF_A_BATCH_NODE = 8, 32
 _BYTES_OF_A_READ_EDGE, _BYTES_OF_A_NODE = 24, 40
-"""In the sampler, while it puts the edges of a part in order for the file that all samplers map, or with links, whose
-later edges are taken out, those of all parts; then these are 4 to 8 an edge."""
+"""In the sampler, while it puts the edges of a part in order for the file that all samplers map, or those of all parts:
+with links, whose later edges are taken out, and with features of edges, whose places it finds. Then these are 4 to 8 an
+edge."""
 _SMALL_BATCH = 4096
 """Pairs of a batch that is advised."""
 _BLOCK = 1 << 20
@@ -182,8 +183,10 @@ def _with_batches(options: Options, sizes: Sizes, total: dict[str, int]) -> dict
         total["kept rows"] = int(share * all_bytes)
     if sizes.others and options.features_by == "columns":  # N x F / P of them are as many as own rows have, on average
         total["columns"] = sizes.rows * sizes.features * _FP32
-    read_edges = num_edges if options.learns_links and options.sample_from != "owners" else sizes.edges
-    slots = _SLOTS * (_BYTES_OF_A_DRAWN_EDGE * drawn + _BYTES_OF_A_BATCH_NODE * nodes)
+    reads_all = (options.learns_links and options.sample_from != "owners") or options.reads_edge_features
+    read_edges = num_edges if reads_all else sizes.edges
+    of_edge = _BYTES_OF_A_DRAWN_EDGE + (_FP32 * sizes.edge_features if options.reads_edge_features else 0)
+    slots = _SLOTS * (of_edge * drawn + _BYTES_OF_A_BATCH_NODE * nodes)
     return total | {
         "adjacency": total["adjacency"] // 2,
         "activations": 3 * sizes.rows * width * _FP32,

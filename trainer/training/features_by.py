@@ -52,7 +52,7 @@ class FirstLayerCounts:
         """From the arrays of a batch of one node type."""
         (computed,), (nodes,) = arrays["counts"][-2:].tolist()
         return cls(
-            requested=nodes - len(arrays[f"rows/{type_name}/own_place"]),
+            requested=sum(len(arrays[f"rows/{type_name}/{source}_place"]) for source in ("requested", "kept")),
             computed=computed,
             nodes=nodes,
             edges=sum(len(arrays[f"layer/1/{side}_indices"]) for side in ("own", "halo")),

@@ -158,6 +158,8 @@ class MiniBatches:
             "fanouts": self._options.fanout_list,
             "sampler": self._options.sampler,
             "draw": self._options.draw,
+            "time": self._options.time,
+            "time_strategy": self._options.time_strategy,
             "eval_fanouts": self._options.eval_fanout_list,
             "control_variates": self._options.control_variates,
             "steps_an_epoch": self.steps,

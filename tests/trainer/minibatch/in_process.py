@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from graphprep.cache.read import PartitionCache
-from graphprep.sampling.batches import BatchOptions, part_batches
+from graphprep.sampling.batch_options import BatchOptions
+from graphprep.sampling.batches import part_batches
 from graphprep.sampling.neighbour_source import NeighbourSource
 from graphprep.sampling.owners.source import OwnedEdges, OwnerNetwork, Serve
 from tests.trainer.rank_group import Run, train_once

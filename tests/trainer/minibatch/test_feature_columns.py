@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from graphprep.sampling.batches import BatchOptions, part_batches
+from tests.sampling.test_temporal_batches import NODES as TIMED_NODES
+from tests.sampling.test_temporal_batches import timed_graph
 from tests.trainer.handmade_cache import HandmadeGraph, make_cache, random_graph
 from tests.trainer.minibatch.in_process import train_in_process
 from tests.trainer.rank_group import Run, among_ranks
@@ -31,8 +33,10 @@ RUNS: Mapping[str, dict[str, Any]] = {
     "ladies, jumping": {"sampler": "ladies", "fanouts": "20,20", "jumping": "cat"},
     "vertices": {"sampler": "vertices", "fanouts": None, "input_dropout": 0.0},
     "links": {"task": "links", "batch_size": 40},
+    "times of labelled edges": {"task": "edges", "edge_label": "kind", "time": "edges", "model": "sage"},
     "some ranks without a seed": {"batch_size": 2, "epochs": 1},
 }
+GRAPHS = {"fewer columns than ranks": "narrow", "times of labelled edges": "timed"}
 FOUR = ("gcn", "some ranks without a seed", "fewer columns than ranks")
 WIDE = 40
 """features of the graph of which columns are fewer bytes than rows"""
@@ -68,12 +72,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, in
     found: dict[tuple[str, str, int], Any] = {}
     for world in WORLDS:
         parts = rng.integers(0, world, NODES)
+        timed = timed_graph()
+        timed.edge_arrays["kind"] = np.random.default_rng(2).integers(0, 3, len(timed.src))
         caches = {
             name: str(make_cache(folder / f"{name}-{world}", graph, parts, world)) for name, graph in graphs.items()
         }
+        of_timed = parts[np.arange(TIMED_NODES) % NODES]
+        caches["timed"] = str(make_cache(folder / f"timed-{world}", timed, of_timed, world))
         tasks: dict[tuple[str, str], Any] = {}
         for name, options in {**RUNS, "fewer columns than ranks": {}}.items():
-            cache = caches["narrow" if name == "fewer columns than ranks" else "plain"]
+            cache = caches[GRAPHS.get(name, "plain")]
             if world < 4 or name in FOUR:
                 how = "rows" if world == 1 else "columns"
                 tasks[name, how] = partial(train_in_process, cache=cache, **{**COMMON, **options, "features_by": how})

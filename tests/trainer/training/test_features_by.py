@@ -19,7 +19,8 @@ from trainer.training.features_by import FeaturesBy
 N, F, G = 100, 64, 8
 ARRAYS = {
     "counts": torch.tensor([[2], [10], [50]]),
-    "rows/node/own_place": torch.arange(20),
+    "rows/node/requested_place": torch.arange(30),
+    "rows/node/kept_place": torch.arange(0),
     "layer/1/own_indices": torch.zeros(30),
     "layer/1/halo_indices": torch.zeros(20),
 }
@@ -86,6 +87,7 @@ def test_what_auto_leaves_by_rows(monkeypatch: pytest.MonkeyPatch, options: dict
     ("options", "reason"),
     [
         ({"model": "gatv2"}, "attention reads whole rows"),
+        ({"model": "sage", "edge_features": "weights"}, "--edge-features"),
         ({"model": "hgt"}, "attention reads whole rows"),
         ({"model": "rgcn"}, "its first layer reads rows by relation"),
         ({"control_variates": True}, "--control-variates"),
