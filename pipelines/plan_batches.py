@@ -99,6 +99,7 @@ class DrawnBatches:
                 num_features=num_features,
                 row_bytes=_feature_bytes(self.cache),
                 weights_seconds=weights_seconds,
+                hidden_width=self.pairs[0][1],
                 history_bytes=size,
             )
             for drawn, works, size in zip(self.steps, self.works, (0, history_bytes), strict=True)

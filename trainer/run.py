@@ -179,7 +179,17 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     if options.batch_size:
         seeds = task.batch_seeds(learnt, part, training.network.decoder, training.supervision)
         sums = sums_of(options, model)
-        batches = MiniBatches(options, cache, part, training.network, seeds, communicator, traffic_log, sums=sums)
+        batches = MiniBatches(
+            options,
+            cache,
+            part,
+            training.network,
+            seeds,
+            communicator,
+            traffic_log,
+            sums=sums,
+            num_outputs=objective.num_outputs,
+        )
         if options.eval_fanouts is not None:
             evaluation = SampledEvaluation(
                 options,
@@ -192,6 +202,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
                 traffic_log,
                 sums=sums,
                 num_outputs=objective.num_outputs,
+                features_by=batches.features_by,
             )
     fit = Fit(
         training,

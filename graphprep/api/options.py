@@ -302,6 +302,7 @@ class TrainOptions(CallOptions, total=False):
     error_feedback: bool
     sampler_processes: int
     sample_from: Literal["auto", "mapped", "owners"]
+    features_by: Literal["auto", "rows", "columns"]
     remote_row_cache: str | float
     cache_policy: Literal["belady", "vip", "degree", "presampled", "lru"]
     device: Literal["auto", "cpu", "cuda"]

@@ -98,7 +98,8 @@ def main(arguments: Sequence[str]) -> int:
         for other in rings[:number] + rings[number + 1 :]:
             other.close()
         try:
-            ring.open(batches.most_bytes(), {"steps": batches.steps, "num_kept": batches.num_kept})
+            facts = {"steps": batches.steps, "num_kept": batches.num_kept, "miss_share": batches.miss_share}
+            ring.open(batches.most_bytes(), facts)
             steps = itertools.product(range(first, last + 1), range(batches.steps))
             for epoch, step in itertools.islice(steps, number, None, len(rings)):
                 started, bytes_before = time.perf_counter(), batches.num_bytes

@@ -25,7 +25,7 @@ from graphprep.sampling.input_rows import EveryBatch, RowPlan
 from graphprep.sampling.neighbour_source import NeighbourSource, WholeGraph
 from graphprep.sampling.part_sampler import sampler_and_schedule
 from graphprep.sampling.row_cache.kept_rows import Ids, KeptRows, KeptRowsPlanner, window_of
-from graphprep.sampling.row_cache.policies import make_row_cache, scores_of
+from graphprep.sampling.row_cache.policies import make_row_cache, miss_share, scores_of
 from graphprep.sampling.row_cache.scores import presampled_counts
 from graphprep.sampling.rows import NodeLocations
 from graphprep.sampling.sampler import SampledBatch
@@ -95,6 +95,8 @@ class PartBatches:
             name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
         }
         self._batches: dict[int, list[NDArray[np.int64]]] = {}
+        self.miss_share = 1.0
+        """expected share of other parts' rows that are not kept when a batch needs them"""
         if any(options.num_kept.values()):
             self._plans |= self._with_kept_rows(epochs)
 
@@ -257,6 +259,7 @@ class PartBatches:
         if options.cache_policy == "belady":
             look_ahead = window_of(self.steps, sum(scores[name][is_remote[name]].sum() for name in scores))
         num_kept = {name: min(options.num_kept.get(name, 0), int(is_remote[name].sum())) for name in scores}
+        self.miss_share = miss_share(options.cache_policy, [(scores[k][is_remote[k]], num_kept[k]) for k in scores])
         caches = {
             name: make_row_cache(
                 options.cache_policy,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainer.base.errors import OptionError
 from trainer.config.edge_shares import is_array_name
+from trainer.config.features_by import conflict_with_columns
 from trainer.config.options import (
     MODELS,
     OPTIONS,
@@ -65,7 +66,7 @@ def check_together(options: Options) -> None:
 
 _OF_BATCHES = {
     *("fanouts", "sampler", "draw", "time", "time_strategy", "eval_fanouts", "control_variates", "sampler_processes"),
-    *("remote_row_cache", "cache_policy", "sample_from"),
+    *("remote_row_cache", "cache_policy", "sample_from", "features_by"),
 }
 _OF_RUNS = {"cache", "config", "model", "metric", "eval_negatives", "batch_size", "seed", "timeout", "verify"}
 _OF_LEARNING = {
@@ -221,6 +222,8 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
             raise OptionError(f"--batch-size cannot be with {reason}; leave one of them out")
     if options.control_variates:
         _check_control_variates(options)
+    if options.features_by == "columns" and (conflict := conflict_with_columns(options)):
+        raise OptionError(f"--features-by columns cannot be with {conflict}; leave one of them out")
     if options.time is not None:
         _check_time(options)
     elif options.time_strategy != "uniform":

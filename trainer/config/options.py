@@ -358,6 +358,12 @@ class Options:
         "theirs; auto: mapped where it takes at most half of the free memory",
         choices=("auto", "mapped", "owners"),
     )
+    features_by: str = _machine(
+        "rows",
+        "what ranks exchange for layer 1, with --batch-size; rows: the features of a batch's nodes; columns: each rank "
+        "keeps some columns of all nodes' features, and sends its part of the hidden rows; auto: the fewer bytes",
+        choices=("auto", "rows", "columns"),
+    )
     remote_row_cache: str = _machine(
         "0",
         "features of other ranks' nodes that each rank keeps for later batches, with --batch-size: a share of all "

@@ -181,6 +181,8 @@ def _with_batches(options: Options, sizes: Sizes, total: dict[str, int]) -> dict
     all_bytes = num_nodes * sizes.features * _FP32
     if sizes.others and (share := kept_share(options.remote_row_cache, all_bytes)):
         total["kept rows"] = int(share * all_bytes)
+    if sizes.others and options.features_by == "columns":  # N x F / P of them are as many as own rows have, on average
+        total["columns"] = sizes.rows * sizes.features * _FP32
     reads_all = (options.learns_links and options.sample_from != "owners") or options.reads_edge_features
     read_edges = num_edges if reads_all else sizes.edges
     of_edge = _BYTES_OF_A_DRAWN_EDGE + (_FP32 * sizes.edge_features if options.reads_edge_features else 0)
@@ -397,6 +399,19 @@ def available_bytes() -> int:
     if of_control_groups is not None:
         limits.append(of_control_groups)
     return min(limits, default=1 << 62)
+
+
+def fits_on_machines(facts: Sequence[Mapping[str, Any]], needed: int) -> bool:
+    """Whether `needed` bytes of each rank take at most half of the memory that is free on every machine.
+
+    Args:
+        facts: of each rank: `host`, and the bytes `available` to it.
+        needed: of each rank.
+    """
+    hosts: dict[str, list[int]] = {}
+    for fact in facts:
+        hosts.setdefault(fact["host"], []).append(fact["available"])
+    return all(len(available) * needed <= min(available) / 2 for available in hosts.values())
 
 
 def check_memory(facts: Sequence[Mapping[str, Any]], options: Options, sizes: Sequence[Sizes]) -> None:

@@ -124,6 +124,9 @@ def test_every_option_arrives() -> None:
         cache="c", batch_size=64, fanouts="15,all", eval_fanouts="20,9", sampler_processes=2, control_variates=True
     )
     assert parse(["c", "--batch-size", "64", "--sample-from", "owners"]).sample_from == "owners"
+    assert parse(["c", "--batch-size", "64", "--features-by", "columns"]).features_by == "columns"
+    timed = parse(["c", "--batch-size", "64", "--time", "edges", "--time-strategy", "last"])
+    assert (timed.time, timed.time_strategy) == ("edges", "last")
     drawn = parse(["c", "--batch-size", "64", "--sampler", "ladies"])
     assert (drawn.sampler, parse(["c", "--batch-size", "64", "--draw", "weighted"]).draw) == ("ladies", "weighted")
     cached = parse(["c", "--batch-size", "64", "--remote-row-cache", "200MB", "--cache-policy", "vip"])
@@ -157,7 +160,7 @@ def test_every_option_arrives() -> None:
     apart = {name for name, option in OPTIONS.items() if option.tasks}
     apart |= {"neighbours", "node_vectors", "parallel", "lost_mail", "variant", "history", "workers"}
     apart |= {"batch_size", "fanouts", "sampler_processes", "control_variates", "remote_row_cache", "cache_policy"}
-    apart |= {"eval_fanouts", "sampler", "draw", "sample_from"}
+    apart |= {"eval_fanouts", "sampler", "draw", "sample_from", "features_by", "time", "time_strategy"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
     apart |= {"error_budget", "byte_budget"}
     defaults = Options(cache="c")
