@@ -125,6 +125,8 @@ def test_every_option_arrives() -> None:
     assert parse(["c", "--batch-size", "64", "--sample-from", "owners"]).sample_from == "owners"
     drawn = parse(["c", "--batch-size", "64", "--sampler", "ladies"])
     assert (drawn.sampler, parse(["c", "--batch-size", "64", "--draw", "weighted"]).draw) == ("ladies", "weighted")
+    timed = parse(["c", "--batch-size", "64", "--time", "edges", "--time-strategy", "last"])
+    assert (timed.time, timed.time_strategy) == ("edges", "last")
     cached = parse(["c", "--batch-size", "64", "--remote-row-cache", "200MB", "--cache-policy", "vip"])
     assert (cached.remote_row_cache, cached.cache_policy) == ("200MB", "vip")
     assert parse(["c", "--task", "edges", "--edge-label", "kind"]) == Options(
