@@ -221,7 +221,7 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
             raise OptionError(f"--batch-size cannot be with {reason}; leave one of them out")
     if options.control_variates:
         _check_control_variates(options)
-    if options.time is not None:
+    if options.times_of is not None:
         _check_time(options)
     elif options.time_strategy != "uniform":
         raise OptionError(f"--time-strategy {options.time_strategy} does nothing without --time; add it")

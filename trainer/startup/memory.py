@@ -169,7 +169,7 @@ def _with_batches(options: Options, sizes: Sizes, total: dict[str, int]) -> dict
     num_edges = sizes.edges * num_nodes // max(sizes.rows, 1)
     seeds = (options.batch_size or num_nodes) * (2 if options.learns_pairs else 1)
     # With times each seed has a tree, and a tree at most the nodes and edges of the graph.
-    trees = 1 if options.time is None else seeds
+    trees = 1 if options.times_of is None else seeds
     computed = nodes = min(seeds, trees * num_nodes)
     drawn = 0
     for fanout in options.fanout_list:

@@ -157,6 +157,7 @@ def test_every_option_arrives() -> None:
     assert (snapshots.variant, snapshots.history, snapshots.workers) == ("h", 5, 3)
     apart = {name for name, option in OPTIONS.items() if option.tasks}
     apart |= {"neighbours", "node_vectors", "parallel", "lost_mail", "variant", "history", "workers"}
+    apart |= {"time", "time_strategy"}
     apart |= {"batch_size", "fanouts", "sampler_processes", "control_variates", "remote_row_cache", "cache_policy"}
     apart |= {"eval_fanouts", "sampler", "draw", "sample_from"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
