@@ -280,7 +280,7 @@ class TrainOptions(CallOptions, total=False):
     fanouts: str | Sequence[int] | None
     sampler: Literal["neighbour", "ladies", "vertices"]
     draw: Literal["uniform", "replacement", "weighted"]
-    time: Literal["edges", "nodes"] | None
+    time: Literal["none", "edges", "nodes"]
     time_strategy: Literal["uniform", "last"]
     eval_fanouts: str | Sequence[int] | None
     control_variates: bool

@@ -224,7 +224,7 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
         _check_control_variates(options)
     if options.features_by == "columns" and (conflict := conflict_with_columns(options)):
         raise OptionError(f"--features-by columns cannot be with {conflict}; leave one of them out")
-    if options.time is not None:
+    if options.times_of is not None:
         _check_time(options)
     elif options.time_strategy != "uniform":
         raise OptionError(f"--time-strategy {options.time_strategy} does nothing without --time; add it")

@@ -328,11 +328,11 @@ class Options:
         "same one perhaps several times; weighted: in proportion to the edges' weights",
         choices=("uniform", "replacement", "weighted"),
     )
-    time: str | None = _batches(
-        None,
-        "draw no neighbour that is later than its seed, by the array time of edges, or of the nodes where they begin",
-        choices=("edges", "nodes"),
-        default_words="neighbours of any time",
+    time: str = _batches(
+        "none",
+        "draw no neighbour that is later than its seed, by the array time of edges, or of the nodes where they begin; "
+        "none: neighbours of any time",
+        choices=("none", "edges", "nodes"),
     )
     time_strategy: str = _batches(
         "uniform",
@@ -523,11 +523,16 @@ class Options:
                 f"--sampler {self.sampler} and --draw {self.draw}: owners draw different neighbours of a node with "
                 "equal probability"
             )
-        if self.time is not None:
+        if self.times_of is not None:
             return f"--time {self.time}: owners do not know the times of seeds"
         if self.reads_edge_features:
             return "--edge-features: owners answer with nodes and weights alone"
         return None
+
+    @property
+    def times_of(self) -> str | None:
+        """Whose times say which neighbours may be drawn, `edges` or `nodes`; None where any may."""
+        return None if self.time == "none" else self.time
 
     @property
     def eval_fanout_list(self) -> list[int] | None:

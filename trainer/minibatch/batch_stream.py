@@ -103,7 +103,7 @@ class BatchStream:
                 "batch_size": options.batch_size,
                 "seed": options.seed,
                 "sums": self._drawn_sums,
-                "times_of": options.time,
+                "times_of": options.times_of,
                 "time_strategy": options.time_strategy,
                 "edge_features": options.edge_features if options.reads_edge_features else None,
                 "is_typed": self._is_typed,
@@ -164,7 +164,7 @@ class BatchStream:
         if self._table is not None:
             return self._columns_of(batch, self._table, layers[0]), layers, num_rows
         of_types: Sequence[Tensor] = batch.features
-        if self._options.time is not None:  # a node is there once for each seed that reaches it, and its row once
+        if self._options.times_of is not None:  # a node is there once for each seed that reaches it, and its row once
             row_of = [arrays[f"row_of/{name}"] for name in self.type_names]
             of_types = [rows.index_select(0, places) for rows, places in zip(of_types, row_of, strict=True)]
         features: Tensor | TypedFeatures

@@ -39,8 +39,8 @@ _SLOTS = 8
 _BYTES_OF_A_DRAWN_EDGE, _BYTES_OF_A_BATCH_NODE = 8, 32
 _BYTES_OF_A_READ_EDGE, _BYTES_OF_A_NODE = 24, 40
 """In the sampler, while it puts the edges of a part in order for the file that all samplers map, or those of all parts:
-with links, whose later edges are taken out, and with features of edges, whose places it finds. Then these are 4 to 8 an
-edge."""
+with links, whose later edges are taken out, and with features or times of edges, which it finds. Then these are 4 to 8
+an edge, or with times 12 to 16."""
 _SMALL_BATCH = 4096
 """Pairs of a batch that is advised."""
 _BLOCK = 1 << 20
@@ -167,11 +167,14 @@ def _with_batches(options: Options, sizes: Sizes, total: dict[str, int]) -> dict
     """
     num_nodes = sizes.rows + sizes.others
     num_edges = sizes.edges * num_nodes // max(sizes.rows, 1)
-    computed = nodes = min(options.batch_size or num_nodes, num_nodes)
+    seeds = (options.batch_size or num_nodes) * (2 if options.learns_pairs else 1)
+    # With times each seed has a tree, and a tree at most the nodes and edges of the graph.
+    trees = 1 if options.times_of is None else seeds
+    computed = nodes = min(seeds, trees * num_nodes)
     drawn = 0
     for fanout in options.fanout_list:
-        of_hop = num_edges if fanout < 0 else min(nodes * fanout, num_edges)
-        computed, nodes, drawn = nodes, min(nodes + of_hop, num_nodes), drawn + of_hop
+        of_hop = trees * num_edges if fanout < 0 else min(nodes * fanout, trees * num_edges)
+        computed, nodes, drawn = nodes, min(nodes + of_hop, trees * num_nodes), drawn + of_hop
     width = max(options.hidden * (options.heads if options.attends else 1), sizes.outputs)
     # Features as they came, in the rows' type and after dropout; of what is computed some six copies with gradients.
     rows = 3 * nodes * sizes.features * _FP32 + 6 * computed * width * options.layers * _FP32
@@ -184,6 +187,7 @@ def _with_batches(options: Options, sizes: Sizes, total: dict[str, int]) -> dict
     if sizes.others and options.features_by == "columns":  # N x F / P of them are as many as own rows have, on average
         total["columns"] = sizes.rows * sizes.features * _FP32
     reads_all = (options.learns_links and options.sample_from != "owners") or options.reads_edge_features
+    reads_all |= options.time == "edges"
     read_edges = num_edges if reads_all else sizes.edges
     of_edge = _BYTES_OF_A_DRAWN_EDGE + (_FP32 * sizes.edge_features if options.reads_edge_features else 0)
     slots = _SLOTS * (of_edge * drawn + _BYTES_OF_A_BATCH_NODE * nodes)

@@ -113,11 +113,11 @@ def ignored_arrays(options: Options, cache: Cache) -> list[str]:
     unlearnt = [kind.name for kind in cache.node_types if kind.name != cache.node_type and cache.has_labels(kind.name)]
     if unlearnt:
         sentences.append(f"the labels of {', '.join(unlearnt)} are ignored: --target {cache.node_type} is learnt")
-    reads_node_times = options.time == "nodes" or (options.time is not None and not options.learns_pairs)
+    reads_node_times = options.time == "nodes" or (options.times_of is not None and not options.learns_pairs)
     of_nodes = {array for kind in cache.node_types for array in cache.unread_node_arrays(kind.name)}
     if others := sorted(of_nodes - {TIME if reads_node_times else None}):
         sentences.append(f"the nodes' arrays {', '.join(others)} are ignored: no model reads them")
-    if options.time is not None and options.eval_fanouts is None:
+    if options.times_of is not None and options.eval_fanouts is None:
         also = "" if options.learns_pairs else "; --eval-fanouts would draw by time there too"
         sentences.append(f"--time is for training: validation and test read neighbours of any time{also}")
     if options.boundary_sampling == 0:
@@ -147,7 +147,7 @@ def _check_batches(cache: Cache) -> None:
 
 def _check_times(options: Options, cache: Cache) -> None:
     """Refuse draws by times that edges, or nodes, do not have."""
-    if options.time is None:
+    if options.times_of is None:
         return
     edges_have = any(TIME in cache.edge_arrays(relation.key) for relation in cache.relations)
     with_times = [kind.name for kind in cache.node_types if TIME in cache.unread_node_arrays(kind.name)]

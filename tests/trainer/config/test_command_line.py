@@ -129,6 +129,8 @@ def test_every_option_arrives() -> None:
     assert (timed.time, timed.time_strategy) == ("edges", "last")
     drawn = parse(["c", "--batch-size", "64", "--sampler", "ladies"])
     assert (drawn.sampler, parse(["c", "--batch-size", "64", "--draw", "weighted"]).draw) == ("ladies", "weighted")
+    timed = parse(["c", "--batch-size", "64", "--time", "edges", "--time-strategy", "last"])
+    assert (timed.time, timed.time_strategy) == ("edges", "last")
     cached = parse(["c", "--batch-size", "64", "--remote-row-cache", "200MB", "--cache-policy", "vip"])
     assert (cached.remote_row_cache, cached.cache_policy) == ("200MB", "vip")
     assert parse(["c", "--task", "edges", "--edge-label", "kind"]) == Options(
@@ -159,6 +161,7 @@ def test_every_option_arrives() -> None:
     assert (snapshots.variant, snapshots.history, snapshots.workers) == ("h", 5, 3)
     apart = {name for name, option in OPTIONS.items() if option.tasks}
     apart |= {"neighbours", "node_vectors", "parallel", "lost_mail", "variant", "history", "workers"}
+    apart |= {"time", "time_strategy"}
     apart |= {"batch_size", "fanouts", "sampler_processes", "control_variates", "remote_row_cache", "cache_policy"}
     apart |= {"eval_fanouts", "sampler", "draw", "sample_from", "features_by", "time", "time_strategy"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}

@@ -70,13 +70,14 @@ def test_every_field_is_a_key_of_a_file(name: str, tmp_path: Path) -> None:
     together["task"] = 'edge-label = "f"'
     together |= dict.fromkeys(
         (
-            *("fanouts", "sampler", "draw", "eval_fanouts", "sampler_processes", "sample_from", "control_variates"),
-            "features_by",
+            *("fanouts", "sampler", "draw", "time", "eval_fanouts", "sampler_processes", "sample_from"),
+            *("control_variates", "features_by"),
         ),
         "batch-size = 2",
     )
     together |= {
         "remote_row_cache": "batch-size = 2",
+        "time_strategy": 'batch-size = 2\ntime = "edges"',
         "cache_policy": 'batch-size = 2\nremote-row-cache = "0.1"',
     }
     model = f'model = "{option.models[0]}"' if option.models else ""
