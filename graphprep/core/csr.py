@@ -346,7 +346,15 @@ def sort_records(
     base = first_row if rules.square else -1
     new_indptr = np.empty_like(indptr)
     owned, reverses, found_loops, found_duplicates = kernels.treat_count(
-        indptr, keys, rules.undirected, base, rules.duplicates, rules.loops, new_indptr
+        indptr,
+        keys,
+        payloads,
+        np.empty(0, index_dtype(num_sources)),
+        rules.undirected,
+        base,
+        rules.duplicates,
+        rules.loops,
+        new_indptr,
     )
     num_edges = int(new_indptr[-1])
     dropped = int(found_loops) if rules.loops == kernels.DROP else 0

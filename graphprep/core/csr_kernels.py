@@ -377,20 +377,38 @@ def _count_row(row, start, stop, keys, duplicates, loops):  # type: ignore[no-un
 
 
 @njit(cache=True, parallel=True)
-def treat_count(indptr, keys, tagged, first_row, duplicates, loops, new_indptr):  # type: ignore[no-untyped-def]
+def treat_count(indptr, keys, payloads, columns, tagged, first_row, duplicates, loops, new_indptr):  # type: ignore[no-untyped-def]
     """First pass: fills new_indptr [N + 1]; returns (own edges, reverses added, self-loops, duplicates found).
 
-    `first_row` is the global number of row 0, or negative where there are no self-loops.
+    `first_row` is the global number of row 0, or negative where there are no self-loops. `payloads` and `columns` are
+    not used: they have the types that `treat_write` gets, so that both passes share one compiled `_treat_row`.
     """
-    none = np.zeros(0, keys.dtype)
-    no_data = np.zeros(0, np.float32)
+    no_origins, no_data, nowhere, one_way = (
+        np.zeros(0, np.int64),
+        np.zeros(0, np.float32),
+        np.int64(-1),
+        np.bool_(False),
+    )
     owned = reverses = found_loops = found_duplicates = 0
     for row in prange(len(indptr) - 1):
         own = first_row + row if first_row >= 0 else np.int64(-1)
         start, stop = indptr[row], indptr[row + 1]
         if tagged:
             edges, mine, more, looped, doubled, _, _ = _treat_row(
-                own, start, stop, keys, none, no_data, tagged, False, duplicates, loops, -1, none, none, no_data
+                own,
+                start,
+                stop,
+                keys,
+                payloads,
+                no_data,
+                tagged,
+                one_way,
+                duplicates,
+                loops,
+                nowhere,
+                columns,
+                no_origins,
+                no_data,
             )
         else:
             edges, mine, more, looped, doubled = _count_row(own, start, stop, keys, duplicates, loops)
