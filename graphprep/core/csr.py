@@ -548,10 +548,7 @@ def fault(csr: Csr) -> str | None:
 
 def sort_rows(indptr: NDArray[np.integer], keys: NDArray[np.integer], payloads: NDArray[np.generic]) -> None:
     """Sort each row by key in place, its payloads (if there are any) with it; equal keys keep their order."""
-    if len(payloads):
-        kernels.sort_rows_with(indptr, keys, payloads)
-    else:
-        kernels.sort_rows(indptr, keys)
+    kernels.sort_rows(indptr, keys, payloads)
 
 
 def _or_empty(data: NDArray[np.float32] | None) -> NDArray[np.float32]:
