@@ -27,7 +27,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.staleness import cache_of
-from graphprep.sampling.batches import BatchOptions, PartBatches, part_batches
+from graphprep.sampling.batch_options import BatchOptions
+from graphprep.sampling.batches import PartBatches, part_batches
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock
 from trainer.config.options import Options

@@ -1,4 +1,4 @@
-"""How few bytes does an error budget leave? Accuracy and bytes of `--error-budget`, paired by seed with the exact run.
+"""What do few bytes cost? Accuracy and bytes of --error-budget and --byte-budget, paired by seed with the exact run.
 
 All runs of all graphs, numbers of layers and seeds are made among the same 4 rank processes, exact ones and those with
 budgets. A seed decides the first weights and all dropout masks, so the two runs of a seed differ by nothing but what
@@ -18,6 +18,7 @@ import math
 import statistics
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mirror", help="where to take the graphs from")
     parser.add_argument("--datasets", nargs="+", default=list(OF_DATASET), help="names of the registry")
-    parser.add_argument("--budgets", nargs="+", type=float, default=[0.3])
+    parser.add_argument("--budgets", nargs="*", type=float, default=[], help="of the error")
+    parser.add_argument("--byte-budgets", nargs="*", type=float, default=[], help="of the bytes of training passes")
     parser.add_argument("--layers", nargs="+", type=int, default=[2, 3])
     parser.add_argument("--parts", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=20)
@@ -80,33 +82,30 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
     arguments = parser.parse_args()
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    cases = [
-        (dataset, layers, budget)
-        for dataset in arguments.datasets
-        for layers in arguments.layers
-        for budget in (0.0, *arguments.budgets)
-    ]
+    budgets = [("error_budget", value) for value in (0.0, *arguments.budgets)]
+    budgets += [("byte_budget", value) for value in arguments.byte_budgets]
+    cases = list(product(arguments.datasets, arguments.layers, budgets))
     caches = {dataset: cache_of(dataset, arguments.parts, arguments.mirror) for dataset in arguments.datasets}
     common = {dataset: {**TRAINING, **OF_DATASET.get(dataset, {}), **arguments.options} for dataset in caches}
     runs = [
-        {**common[dataset], "cache": str(caches[dataset]), "layers": layers, "error_budget": budget, "seed": seed}
-        for dataset, layers, budget in cases
+        {**common[dataset], "cache": str(caches[dataset]), "layers": layers, option: value, "seed": seed}
+        for dataset, layers, (option, value) in cases
         for seed in seeds
     ]
     started = time.perf_counter()
     results = train_all(caches[arguments.datasets[0]], arguments.parts, runs)
     print(f"{len(runs)} runs in {time.perf_counter() - started:.0f} s")
     table, exact = [], list[dict[str, Any]]()
-    for number, (dataset, layers, budget) in enumerate(cases):
+    for number, (dataset, layers, (option, value)) in enumerate(cases):
         of_case = results[number * len(seeds) : (number + 1) * len(seeds)]
-        if not budget:
+        if not value:
             exact = of_case
             continue
-        row = {"dataset": dataset, "layers": layers, "budget": budget, "seeds": len(seeds)}
+        row = {"dataset": dataset, "layers": layers, option: value, "seeds": len(seeds)}
         row |= compared(of_case, exact, common[dataset]["eval_every"])
         table.append(row)
         print(
-            f"{dataset:14} {layers} layers, budget {budget:<5g} {row['accuracy']:6.2f} % (exact "
+            f"{dataset:14} {layers} layers, {option} {value:<5g} {row['accuracy']:6.2f} % (exact "
             f"{row['accuracy_exact']:6.2f} %), difference {row['difference']:+.2f} +- "
             f"{row['standard_error'] or 0:.2f}, "
             f"{row['share_sent_layers_2']:.2%} of exact bytes in layers 2+ (training alone "

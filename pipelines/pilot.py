@@ -41,7 +41,8 @@ def run_pilots(
         UsageError, CacheError, TrainingError: the trainer's own sentence, or there are no validation nodes.
     """
     trainings = pilot_trainings(exact, approximate)
-    progress.say(f"{len(trainings)} pilot runs of {epochs} epochs on this machine show what approximations cost here")
+    runs = f"{len(trainings)} pilot run{'' if len(trainings) == 1 else 's'}"
+    progress.say(f"{runs} of {epochs} epochs on this machine for the epochs that exchanges of halo rows need here")
     with tempfile.TemporaryDirectory() as folder:
         pilots = [
             Pilot(training=each, values=_validations(cache, Path(folder) / str(number), each, epochs, options or {}))
@@ -50,13 +51,16 @@ def run_pilots(
     return fit_convergence(pilots[0], pilots[1:])
 
 
-def run_batch_pilots(cache: Path, ways: Sequence[TrainedOn], *, epochs: int) -> dict[str, list[float]]:
+def run_batch_pilots(
+    cache: Path, ways: Sequence[TrainedOn], *, epochs: int, options: Mapping[str, Any] | None = None
+) -> dict[str, list[float]]:
     """Train in some ways for some epochs.
 
     Args:
         cache: its folder; all ranks run on this machine.
         ways: the whole graph, and batches.
         epochs: of each run.
+        options: further options of the trainer, by name.
 
     Returns:
         by the ways' names the validation after each epoch; larger is better.
@@ -65,9 +69,12 @@ def run_batch_pilots(cache: Path, ways: Sequence[TrainedOn], *, epochs: int) -> 
         UsageError, CacheError, TrainingError: the trainer's own sentence, or there are no validation nodes.
     """
     progress.say(f"{len(ways)} pilot runs of {epochs} epochs on this machine count the epochs that each needs")
+    others = options or {}
     with tempfile.TemporaryDirectory() as folder:
         return {
-            way.name: _validations(cache, Path(folder) / str(number), way.training, epochs, way.batches, way.name)
+            way.name: _validations(
+                cache, Path(folder) / str(number), way.training, epochs, {**others, **way.batches}, way.name
+            )
             for number, way in enumerate(ways)
         }
 

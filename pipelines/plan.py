@@ -11,16 +11,14 @@ from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
 from graphprep.plan import rates_file
 from graphprep.plan.batch_options import BatchPlan
-from graphprep.plan.batch_plan import draw_steps, stages
 from graphprep.plan.communication import Communication, communication
 from graphprep.plan.model_widths import width_mismatch
 from graphprep.plan.partitioned_graph import PartitionedGraph, rank_sizes
-from graphprep.plan.rank_rates import RankRates, rank_rates, ranks_a_machine
+from graphprep.plan.rank_rates import FULL, RankRates, rank_rates, ranks_a_machine
 from graphprep.plan.rates import Rates, measured_rates
-from graphprep.plan.time_to_accuracy import CONTROLLED, SAMPLED, WHOLE, TrainedOn, to_accuracy
+from graphprep.plan.time_to_accuracy import to_accuracy
 from graphprep.plan.trainer_memory import ExpectedMemory, Refusal, TrafficRequest, expected_memory
 from graphprep.plan.training import TrainingPlan, Work, epoch_work
-from graphprep.report.formats import duration
 from graphprep.system import progress
 from graphprep.system.doctor import gpus_here
 from graphprep.topology import Topology
@@ -28,12 +26,13 @@ from graphprep.topology.gpu_specs import GATHERED, MULTIPLIED, STREAMED
 from graphprep.traffic import LinkModel, link_seconds
 from pipelines.look import find
 from pipelines.pilot import run_batch_pilots
+from pipelines.plan_batches import DrawnBatches
 from pipelines.plan_counts import counts_of_cache, counts_of_store
 
 WORTH_SENDING_LESS = 0.1
 """Share of communication in an epoch, from which sending less is advised."""
-UNEVEN, FULL = 1.1, 0.9
-"""Thresholds of advice: slowest over mean computing time, and needed over available memory of a rank."""
+UNEVEN = 1.1
+"""Threshold of advice: slowest over mean computing time."""
 SHORT_EPOCH = 0.01
 """Seconds below which most of an epoch is not in the model."""
 ADVISED_STALENESS = "adaptive"
@@ -92,31 +91,23 @@ def plan_training(
     """
     kind, location = find(store_or_cache)
     counts_of, name = counts_of_cache if kind == "cache" else counts_of_store, training.edge_features
-    if batches is not None and batches.batch_size:
-        if kind != "cache":
-            raise UsageError("--batch-size is planned for the parts of a cache; partition the store, and plan that")
-        if training.edge_features is not None:
-            raise UsageError("--batch-size cannot be with --edge-features; leave one of them out")
+    wants_batches = batches is not None and bool(batches.batch_size)
+    if wants_batches and kind != "cache":
+        raise UsageError("--batch-size is planned for the parts of a cache; partition the store, and plan that")
+    if pilot_epochs and not wants_batches:
+        raise UsageError("--pilot is for --best or --batch-size; add one of them, or leave it out")
     graph = counts_of(location, parts, topology, edge_features=name)
     pairs = training.widths(graph.num_features, graph.num_classes)
-    drawn, works = [], []
-    if batches is not None and batches.batch_size:
-        with progress.task("drawing some mini-batches"):
-            drawn = [
-                draw_steps(PartitionCache(location), batches, training, control_variates=control)
-                for control in (False, True)
-            ]
-        works = [each.works(training, pairs) for each in drawn]
-        works[0][0].passed[graph.num_features] += 0  # so that the rate of copying is measured
-    elif pilot_epochs:
-        raise UsageError("--pilot is for --best or --batch-size; add one of them, or leave it out")
+    drawn = None
+    if batches is not None and wants_batches:
+        drawn = DrawnBatches.draw(Path(location), batches, training, pairs)
     chosen, [found, *rest] = predict(
         graph,
-        [training, *([training.with_options(eval_every=NEVER)] if drawn else [])],
+        [training, *([] if drawn is None else [training.with_options(eval_every=NEVER)])],
         cache=Path(location) if kind == "cache" else None,
         gpu=gpu,
         rates_from=rates_from,
-        more_work=[work for of_kind in works for work in of_kind],
+        more_work=() if drawn is None else drawn.work,
     )
     if isinstance(found, Refusal):
         raise found.error
@@ -150,24 +141,16 @@ def plan_training(
         "bottleneck_type": max(slowest.types, key=lambda row: row.seconds_max).type if slowest.types else None,
     }
     of_batches = accuracy = None
-    if batches is not None and drawn:
-        shared: dict[str, Any] = {
-            "num_features": graph.num_features,
-            "row_bytes": _feature_bytes(PartitionCache(location)),
-            "weights_seconds": found.communication.weights_seconds,
-        }
-        kept = [a for a, _ in pairs[1:]]  # of each layer but the first its rows, and its sums but for the last's
-        history_bytes = 4 * (graph.num_features + sum(kept) + sum(kept[:-1]))
-        of_batches, controlled = (
-            stages(each, of_each, chosen.of_ranks, model, history_bytes=size, **shared)
-            for each, of_each, size in zip(drawn, works, (0, history_bytes), strict=True)
-        )
+    if drawn is not None:
+        planned = drawn.planned(chosen, model, weights_seconds=found.communication.weights_seconds)
         [never] = rest
         assert isinstance(never, Prediction)
-        validating = found.epoch_seconds - never.epoch_seconds
-        ways = _ways_to_accuracy(training, batches, found, of_batches, controlled, validating)
+        ways = drawn.ways(
+            planned, whole_seconds=found.epoch_seconds, validating=found.epoch_seconds - never.epoch_seconds
+        )
         pilots = run_batch_pilots(Path(location), ways, epochs=pilot_epochs) if pilot_epochs else None
         accuracy = to_accuracy(ways, store_or_cache, pilots, pilot_epochs=pilot_epochs)
+        of_batches = planned.sampled
     plan |= {"batches": of_batches, "time_to_accuracy": accuracy}
     advice = _advice(plan, graph, chosen)
     if of_batches is not None and chosen.source != "assumed":
@@ -175,57 +158,6 @@ def plan_training(
     if kind == "cache" and topology is None:
         advice += _about_row_width(PartitionCache(location), training.row_bytes(graph.num_features, graph.num_classes))
     return plan | {"advice": advice, "unknown": _unknown(plan, chosen, graph)}
-
-
-def _ways_to_accuracy(
-    training: TrainingPlan,
-    batches: BatchPlan,
-    whole: Prediction,
-    sampled: Mapping[str, Any],
-    controlled: Mapping[str, Any],
-    validating: float,
-) -> list[TrainedOn]:
-    """The ways that are compared.
-
-    Args:
-        training, batches: the options.
-        whole: an epoch on the whole graph, with its share of the validations.
-        sampled, controlled: an epoch of batches, without validations, and without the exact pass of control variates.
-        validating: seconds of an epoch's share of the validations.
-    """
-    exact = validating * training.eval_every
-    plain = training.with_options(
-        **{name: getattr(TrainingPlan(), name) for name in ("exchange", "wire", "staleness", "staleness_grad")}
-    )
-    options = {
-        "batch_size": batches.batch_size,
-        "fanouts": ",".join("all" if each < 0 else str(each) for each in batches.of_layers(training.layers)),
-    }
-    steps = f"{sampled['steps']:,} steps an epoch, whose bottleneck is to"
-    validated = f"{duration(validating)} of an epoch are validation on the whole graph"
-    return [
-        TrainedOn(
-            name=WHOLE,
-            training=training,
-            batches={},
-            epoch_seconds=whole.epoch_seconds,
-            reason=f"one step an epoch; {validated}",
-        ),
-        TrainedOn(
-            name=SAMPLED,
-            training=plain,
-            batches=options,
-            epoch_seconds=sampled["epoch_seconds"] + validating,
-            reason=f"{steps} {sampled['bottleneck']}; {validated}",
-        ),
-        TrainedOn(
-            name=CONTROLLED,
-            training=plain,
-            batches={**options, "control_variates": True},
-            epoch_seconds=controlled["epoch_seconds"] + validating + exact,
-            reason=f"{steps} {controlled['bottleneck']}; {validated}, and {duration(exact)} the exact pass",
-        ),
-    ]
 
 
 def predict(
@@ -417,9 +349,10 @@ def _advice(plan: dict[str, Any], graph: PartitionedGraph, rates: RankRates) -> 
 def _about_memory(plan: dict[str, Any], graph: PartitionedGraph, rates: RankRates | None) -> list[str]:
     """Ranks that need more memory than the topology states, or their device has."""
     advice = []
-    known = (None,) * graph.topology.num_ranks if rates is None else rates.memory_gb
-    for row, rank, of_device in zip(plan["ranks"], graph.topology.ranks, known, strict=True):
-        needed, has = row["memory_bytes"] / 1e9, of_device if rank.memory_gb is None else rank.memory_gb
+    ranks = graph.topology.ranks
+    has_P = [rank.memory_gb for rank in ranks] if rates is None else rates.memory_has(graph.topology)
+    for row, rank, has in zip(plan["ranks"], ranks, has_P, strict=True):
+        needed = row["memory_bytes"] / 1e9
         if has is not None and needed > FULL * has:
             advice.append(f"{rank.name} would need {needed:.1f} of its {has:g} GB: make more parts")
     return advice
@@ -468,19 +401,12 @@ ADVICE_BY_STAGE = {
 """What helps where a stage is the bottleneck of mini-batches."""
 
 
-def _about_batches(batches: dict[str, Any], plan: dict[str, Any]) -> str:
+def _about_batches(batches: Mapping[str, Any], plan: dict[str, Any]) -> str:
     ratio = batches["epoch_seconds"] / plan["epoch_seconds"] if plan["epoch_seconds"] else 1.0
     return (
         f"an epoch of mini-batches takes {ratio:.2f} times as long as one on the whole graph, and changes the weights "
         f"{batches['steps']:,} times; {ADVICE_BY_STAGE[batches['bottleneck']]}"
     )
-
-
-def _feature_bytes(cache: PartitionCache) -> int:
-    """Of one node."""
-    (node_type,) = cache.node_types
-    x_nF = cache.node_array(0, node_type, "x")
-    return int(x_nF.shape[1]) * x_nF.dtype.itemsize
 
 
 OF_RATES = {

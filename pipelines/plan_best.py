@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.errors import TopologyError, UsageError
+from graphprep.plan.batch_options import BatchPlan
 from graphprep.plan.convergence import Convergence
 from graphprep.plan.partitioned_graph import PartitionedGraph
 from graphprep.plan.rank_rates import RankRates
@@ -27,10 +28,12 @@ from graphprep.plan.training import TrainingPlan
 from graphprep.system import progress
 from graphprep.topology import Topology
 from graphprep.topology.first_ranks import first_ranks, smaller_counts
+from pipelines.batch_candidates import batch_candidates
 from pipelines.look import find
 from pipelines.partition import chosen_topology
 from pipelines.pilot import run_pilots
-from pipelines.plan import FULL, OF_RATES, SHORT_EPOCH, Prediction, predict
+from pipelines.plan import NEVER, OF_RATES, SHORT_EPOCH, Prediction, predict
+from pipelines.plan_batches import DrawnBatches
 from pipelines.plan_counts import counts_of_cache, counts_of_store
 from pipelines.train import words_of
 
@@ -51,6 +54,7 @@ def plan_best(
     gpu: str | None = None,
     rates_from: Path | None = None,
     pilot_epochs: int = 0,
+    batches: BatchPlan | None = None,
     others: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The best ways to train, as plain JSON values.
@@ -63,15 +67,21 @@ def plan_best(
         budget: what the run may take.
         parts, topology, gpu, rates_from: as for `plan_training`.
         pilot_epochs: of each pilot run, without which no approximation is considered; 0 makes none.
+        batches: mini-batches that are considered beside the whole graph, which needs pilots; None for none.
         others: further options of the trainer, by name, which all ways have.
 
     Raises:
-        UsageError: as for `plan_training`; or nothing fits into memory and budget; or pilots of a store.
+        UsageError: as for `plan_training`; or nothing fits into memory and budget; or pilots of a store; or batches
+            without pilots.
         TrainingError: rates cannot be measured here, or a pilot fails.
     """
     kind, location = find(store_or_cache)
     if pilot_epochs and kind != "cache":
         raise UsageError("--pilot trains on a cache, and this is a store; partition it first, then plan the cache")
+    if batches is not None and batches.batch_size and not pilot_epochs:
+        raise UsageError(
+            "--best with --batch-size needs --pilot EPOCHS, which counts the epochs that batches need here"
+        )
     name, cache = base.edge_features, Path(location) if kind == "cache" else None
     if cache is not None:
         graphs = [counts_of_cache(cache, parts, topology, edge_features=name)]
@@ -83,21 +93,47 @@ def plan_best(
         exact = exact.with_options(**{name: "none" for name in ("staleness", "staleness_grad") if name not in fixed})
         approximate = [each for each in more if is_approximate(each)]
         convergence = run_pilots(cache, exact, approximate, epochs=pilot_epochs, options=others)
+    drawn = None
+    if cache is not None and batches is not None and batches.batch_size:
+        pairs = base.widths(graphs[0].num_features, graphs[0].num_classes)
+        drawn = DrawnBatches.draw(cache, batches, base, pairs)
     found: list[Candidate] = []
     defaults: dict[str, Candidate] = {}
     chosen = None
     for graph in graphs:
         trainings = _trainings(graph, base, fixed, approximate=convergence is not None)
+        unvalidated = [] if drawn is None else [base.with_options(eval_every=NEVER)]
         chosen, predictions = predict(
-            graph, trainings, cache=cache, gpu=gpu, rates_from=rates_from, words=words_of(others or {})
+            graph,
+            [*trainings, *unvalidated],
+            cache=cache,
+            gpu=gpu,
+            rates_from=rates_from,
+            words=words_of(others or {}),
+            more_work=() if drawn is None else drawn.work,
         )
-        for prediction in predictions:
+        for prediction in predictions[: len(trainings)]:
             if isinstance(prediction, Refusal):
                 continue
             candidate = candidate_of(graph, chosen, prediction, convergence)
             if candidate is not None:
                 defaults.setdefault(graph.topology.name, candidate)
                 found.append(candidate)
+        if cache is not None and drawn is not None and convergence is not None:
+            whole, never = predictions[0], predictions[-1]
+            if isinstance(whole, Refusal) or isinstance(never, Refusal):
+                continue
+            found += batch_candidates(
+                cache,
+                drawn,
+                graph,
+                chosen,
+                whole,
+                convergence,
+                validating=whole.epoch_seconds - never.epoch_seconds,
+                pilot_epochs=pilot_epochs,
+                options=others or {},
+            )
     assert chosen is not None
     winners = best(found, budget)
     if not winners:
@@ -171,12 +207,7 @@ def candidate_of(
     factor = 1.0 if convergence is None else convergence.factor(found.training)
     if factor is None:
         return None
-    has_P = [
-        of_device if rank.memory_gb is None else rank.memory_gb
-        for rank, of_device in zip(graph.topology.ranks, rates.memory_gb, strict=True)
-    ]
     needs_P = [row["memory_bytes"] for row in found.ranks]
-    known = [need <= FULL * 1e9 * has for need, has in zip(needs_P, has_P, strict=True) if has is not None]
     return Candidate(
         training=found.training,
         ranks=graph.topology.num_ranks,
@@ -185,7 +216,7 @@ def candidate_of(
         compute_seconds=found.compute_seconds,
         communication_seconds=found.communication.seconds,
         memory_bytes=max(needs_P),
-        fits=all(known) if known else None,
+        fits=rates.has_enough(graph.topology, needs_P),
         factor=factor,
         epochs=None if convergence is None else convergence.epochs,
         row_bytes=found.communication.row_bytes,

@@ -55,6 +55,11 @@ def chosen_options(cache: str, words: Sequence[str], *, pilot_epochs: int) -> li
     given, values = options.given, options.values
     if values["model"] not in MODELS:
         raise UsageError(f"--auto knows {' and '.join(MODELS)}, not --model {values['model']}; leave --auto out")
+    if values["batch_size"]:
+        raise UsageError(
+            "--auto chooses how halo rows are exchanged, and steps of --batch-size exchange none; leave --auto out, or "
+            "ask `graphprep plan CACHE --best --pilot EPOCHS --batch-size N` which of both is quicker"
+        )
     planned = {each.name for each in fields(TrainingPlan)}
     found = plan_best(
         str(folder),

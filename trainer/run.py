@@ -177,8 +177,19 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         )
     batches = evaluation = None
     if options.batch_size:
-        seeds, sums = task.batch_seeds(learnt, part, training.network.decoder), sums_of(options, model)
-        batches = MiniBatches(options, cache, part, training.network, seeds, communicator, traffic_log, sums=sums)
+        seeds = task.batch_seeds(learnt, part, training.network.decoder, training.supervision)
+        sums = sums_of(options, model)
+        batches = MiniBatches(
+            options,
+            cache,
+            part,
+            training.network,
+            seeds,
+            communicator,
+            traffic_log,
+            sums=sums,
+            num_outputs=objective.num_outputs,
+        )
         if options.eval_fanouts is not None:
             evaluation = SampledEvaluation(
                 options,
@@ -191,6 +202,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
                 traffic_log,
                 sums=sums,
                 num_outputs=objective.num_outputs,
+                features_by=batches.features_by,
             )
     fit = Fit(
         training,
@@ -380,12 +392,14 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
 
 
 def _error_budget(options: Options, cache: Cache, communicator: Communicator) -> ErrorBudget | None:
-    if not options.error_budget or communicator.world == 1:
+    if not options.chooses_bits or communicator.world == 1:
         return None
     return ErrorBudget(
-        options.error_budget,
+        options.error_budget or None,
         communicator,
         link_model(cache).seconds_a_byte,
+        byte_share=options.byte_budget,
+        epochs=options.epochs,
         stored_bytes=TYPES[options.precision].itemsize,
     )
 

@@ -215,7 +215,8 @@ def plan_best(
         parts, topology, gpu, rates: as for `plan`.
         pilot: epochs of each pilot run on this machine; 0 makes none, and then int8 and kept rows are not considered.
         options: those of the model, searched ones that are to stay, and what the run may take: `epochs`, `within`
-            (seconds), `price` (of a rank for an hour) and `cost`.
+            (seconds), `price` (of a rank for an hour) and `cost`; and with `pilot` mini-batches to consider,
+            `batch_size` and `fanouts`.
 
     Returns:
         What `graphprep plan --best --json` prints: `best` (up to three ways with `options`, `command`,
@@ -225,6 +226,7 @@ def plan_best(
         UsageError: as for `plan`; or nothing fits into memory and budget.
         TrainingError: rates cannot be measured here, or a pilot fails.
     """
+    from graphprep.plan.batch_options import BatchPlan
     from graphprep.plan.search import Budget
     from graphprep.plan.training import TrainingPlan
     from graphprep.system.options import take_options
@@ -242,6 +244,7 @@ def plan_best(
         gpu=gpu,
         rates_from=None if rates is None else Path(rates),
         pilot_epochs=pilot,
+        batches=take_options(BatchPlan, values),
     )
 
 

@@ -207,6 +207,8 @@ class PlanOptions(CallOptions, total=False):
 class BestOptions(PlanOptions, total=False):
     """The keywords of `plan_best`: those of `plan` that are given stay, the others are searched."""
 
+    batch_size: int
+    fanouts: str | Sequence[int] | None
     epochs: int
     within: float
     price: float
@@ -278,6 +280,8 @@ class TrainOptions(CallOptions, total=False):
     fanouts: str | Sequence[int] | None
     sampler: Literal["neighbour", "ladies", "vertices"]
     draw: Literal["uniform", "replacement", "weighted"]
+    time: Literal["edges", "nodes"] | None
+    time_strategy: Literal["uniform", "last"]
     eval_fanouts: str | Sequence[int] | None
     control_variates: bool
     exchange: Literal["boundary", "broadcast", "sequential", "tensor", "auto"]
@@ -286,6 +290,7 @@ class TrainOptions(CallOptions, total=False):
     staleness: str
     staleness_grad: str
     error_budget: float
+    byte_budget: float
     warmup: int
     settle: int
     parallel: str
@@ -297,6 +302,7 @@ class TrainOptions(CallOptions, total=False):
     error_feedback: bool
     sampler_processes: int
     sample_from: Literal["auto", "mapped", "owners"]
+    features_by: Literal["auto", "rows", "columns"]
     remote_row_cache: str | float
     cache_policy: Literal["belady", "vip", "degree", "presampled", "lru"]
     device: Literal["auto", "cpu", "cuda"]

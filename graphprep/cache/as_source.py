@@ -107,7 +107,7 @@ class CacheSource:
         return self.cache.edge_arrays(edge_type)
 
     def edge_array(self, edge_type: EdgeType, name: str) -> NDArray[Any]:
-        return rebuild_edge_arrays(self.cache, edge_type)[name]
+        return rebuild_edge_arrays(self.cache, edge_type, [name])[name]
 
     def rows_in_parts(self, node_type: str) -> NDArray[np.int64]:
         """int64 [N]: the row of each node in its part."""

@@ -26,17 +26,29 @@ def rebuild_csr(cache: PartitionCache, edge_type: EdgeType, *, parts: Sequence[i
     return _rebuilt(cache, edge_type, numbered=False, parts=range(cache.num_parts) if parts is None else parts)
 
 
-def rebuild_edge_arrays(cache: PartitionCache, edge_type: EdgeType) -> dict[str, NDArray[Any]]:
-    """What else the edges of a type have, in the order of `rebuild_csr`."""
-    names = cache.edge_arrays(edge_type)
+def rebuild_edge_arrays(
+    cache: PartitionCache, edge_type: EdgeType, names: Sequence[str] | None = None
+) -> dict[str, NDArray[Any]]:
+    """What else the edges of a type have, or some arrays of that, in the order of `rebuild_csr`."""
+    names = cache.edge_arrays(edge_type) if names is None else names
     if not names:
         return {}
-    number_E = _rebuilt(cache, edge_type, numbered=True, parts=range(cache.num_parts)).edge_number
+    number_E = edge_places(cache, edge_type)
     blocks = list(product(range(cache.num_parts), repeat=2))
     return {
         name: np.concatenate([cache.edge_array(part, edge_type, owner, name) for part, owner in blocks])[number_E]
         for name in names
     }
+
+
+def edge_places(cache: PartitionCache, edge_type: EdgeType) -> NDArray[np.int64]:
+    """Which of the edges in the parts' blocks, block after block, each edge of `rebuild_csr` is: int64 [E].
+
+    Part 0 has the first blocks, from the nodes of part 0, 1 ..., then part 1, and so on.
+    """
+    found = _rebuilt(cache, edge_type, numbered=True, parts=range(cache.num_parts)).edge_number
+    assert found is not None
+    return found
 
 
 def _rebuilt(cache: PartitionCache, edge_type: EdgeType, *, numbered: bool, parts: Sequence[int]) -> Csr:

@@ -19,7 +19,7 @@ from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType
 from graphprep.interop.pyg import flat_mask
 from graphprep.sampling.excluded_edges import without_pairs
 from graphprep.sampling.graph import TIME, edge_rows
-from graphprep.sampling.rows import NodeRows, rows_of_type
+from graphprep.sampling.rows import ArrayRows, rows_of_type
 from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SampledEdges, SampledNodes
 from graphprep.sampling.schedule import Schedule
 from graphprep.sampling.seeds import BatchSeeds, Seeds
@@ -62,7 +62,7 @@ class BatchLoader:
         """
         self.source, self.seeds, self.sampler, self.schedule = source, seeds, sampler, schedule
         self._excluded = excluded or {}
-        self._rows: dict[str, dict[str, NodeRows]] = {
+        self._rows: dict[str, dict[str, ArrayRows]] = {
             name: rows_of_type(source, name, arrays.get(name, ())) for name in sampler.graph.num_nodes
         }
         self._edge_rows = {kind: edge_rows(source, kind, edge_arrays.get(kind, ())) for kind in sampler.graph.edges}

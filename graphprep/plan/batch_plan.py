@@ -22,9 +22,11 @@ from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_rows
 from graphprep.errors import UsageError
 from graphprep.plan.batch_options import BatchPlan
+from graphprep.plan.feature_columns import ways_to_features
 from graphprep.plan.rates import Rates
 from graphprep.plan.training import TrainingPlan, Work, batch_work
-from graphprep.sampling.batches import BatchOptions, PartBatches
+from graphprep.sampling.batch_options import BatchOptions
+from graphprep.sampling.batches import PartBatches
 from graphprep.traffic import LinkModel
 from graphprep.traffic.batch_figures import ID_BYTES
 
@@ -51,6 +53,8 @@ class DrawnSteps:
     """of one sampler process"""
     histories_PP: NDArray[np.float64]
     """rows of histories of part p that part q requests, with control variates"""
+    num_nodes: int
+    """of the graph"""
     passes: int = 1
     """over a batch: with control variates and dropout each is computed without it too"""
 
@@ -136,6 +140,7 @@ def draw_steps(
         rows_PP=rows_PP / number,
         seconds_P=seconds_P / number,
         histories_PP=histories_PP / number,
+        num_nodes=cache.node_types[name],
         passes=2 if control_variates and has_dropout else 1,
     )
 
@@ -149,6 +154,7 @@ def stages(
     num_features: int,
     row_bytes: int,
     weights_seconds: float,
+    hidden_width: int,
     history_bytes: int = 0,
 ) -> dict[str, Any]:
     """What a step takes by its stages, as plain JSON values.
@@ -161,6 +167,7 @@ def stages(
         num_features: of a node.
         row_bytes: of its features.
         weights_seconds: of adding up the gradients of weights.
+        hidden_width: of the rows that layer 1 computes.
         history_bytes: of a row of histories, with control variates.
     """
     copied = [
@@ -179,6 +186,20 @@ def stages(
     together = {name: seconds[name] for name in ("sample", "fetch")}
     together["train"] = max(c + t for c, t in zip(copied, trained, strict=True)) + weights_seconds
     bottleneck = max(together, key=lambda name: together[name])
+    by_columns = None
+    if len(drawn.rows_PL) > 1 and not history_bytes:
+        by_columns = ways_to_features(
+            model,
+            requested_PP=drawn.rows_PP,
+            computed_P=drawn.rows_PL[:, -2],
+            nodes_P=drawn.rows_PL[:, -1],
+            edges_P=drawn.edges_PL[:, 0],
+            row_bytes=row_bytes,
+            hidden_bytes=4 * hidden_width,
+            num_nodes=drawn.num_nodes,
+            fetch_seconds=seconds["fetch"],
+            stage_seconds=(together["sample"], together["train"]),
+        )
     rows_T = model.crossings_of_types(drawn.rows_PP)
     return {
         **asdict(drawn.shape),
@@ -194,4 +215,5 @@ def stages(
             {"type": name, "rows": float(rows), "bytes": float(rows) * row_bytes}
             for name, rows in zip(model.types, rows_T, strict=True)
         ],
+        "features_by": by_columns,
     }

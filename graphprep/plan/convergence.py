@@ -57,6 +57,8 @@ class Convergence:
     """Of the exact run until the last target."""
     best: float
     """The best validation of the exact run."""
+    target: float
+    """The validation that `epochs` lead to."""
     parts: tuple[float, float, float]
     """Of the logarithm of the factor: int8, and each epoch of mean age of rows and of gradients."""
     failed: tuple[TrainingPlan, ...]
@@ -119,6 +121,7 @@ def fit_convergence(exact: Pilot, others: Sequence[Pilot]) -> Convergence:
         exact=exact.training,
         epochs=first,
         best=best,
+        target=targets[-1],
         parts=(of_int8, of_rows, of_gradients),
         failed=tuple(failed),
     )

@@ -31,6 +31,8 @@ from graphprep.topology.gpu_specs import Gpu, gpu_called
 Source = Literal["measured", "published", "file", "assumed"]
 ASSUMED = "A100-40GB"
 MOST_RANKS = 8
+FULL = 0.9
+"""Share of a rank's memory that a run may need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,19 @@ class RankRates:
     def names(self) -> list[str]:
         """Of the devices, each once."""
         return list(dict.fromkeys(rates.name or rates.device for rates in self.of_ranks))
+
+    def memory_has(self, topology: Topology) -> list[float | None]:
+        """GB of each rank, by the topology or else its device; None where neither says."""
+        return [
+            of_device if rank.memory_gb is None else rank.memory_gb
+            for rank, of_device in zip(topology.ranks, self.memory_gb, strict=True)
+        ]
+
+    def has_enough(self, topology: Topology, needs_P: Sequence[int]) -> bool | None:
+        """Whether each rank has so many bytes of memory; None where it is not known how much any has."""
+        pairs = zip(needs_P, self.memory_has(topology), strict=True)
+        known = [need <= FULL * 1e9 * has for need, has in pairs if has is not None]
+        return all(known) if known else None
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -2,13 +2,13 @@
 
 What changes no result beyond rounding (the exchange of each layer, relays, 16-bit wires) is always among them. What
 approximates (int8 rows, kept rows and gradients) needs more epochs on some graphs, so it is only among them where pilot
-runs have shown how many. Options that a person fixed stay.
+runs have shown how many; mini-batches likewise, in the sizes that a person gave. Options that a person fixed stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -54,6 +54,10 @@ class Candidate:
     epochs: int | None
     """Of an exact exchange until that accuracy; None without pilots."""
     row_bytes: int
+    batches: Mapping[str, Any] = field(default_factory=dict)
+    """The trainer's options for mini-batches; none for the whole graph."""
+    note: str | None = None
+    """What is to be said of it beside the comparison with the defaults, as a clause."""
 
     @property
     def effective_seconds(self) -> float:
@@ -68,7 +72,8 @@ class Candidate:
     def changes(self) -> dict[str, Any]:
         """The options that differ from the trainer's defaults, of those that are chosen."""
         values = {name: getattr(self.training, name) for name in SEARCHED}
-        return {name: value for name, value in values.items() if value != getattr(_DEFAULT, name)}
+        of_exchange = {name: value for name, value in values.items() if value != getattr(_DEFAULT, name)}
+        return {**of_exchange, **self.batches}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,19 +166,20 @@ def best(candidates: Iterable[Candidate], budget: Budget) -> list[Candidate]:
 
 def _kind(candidate: Candidate) -> tuple[Any, ...]:
     """What distinguishes ways that are worth showing side by side."""
-    training = candidate.training
-    return candidate.ranks, candidate.topology, training.exchange, training.wire, training.staleness
+    training, batches = candidate.training, sorted(candidate.batches)
+    return candidate.ranks, candidate.topology, training.exchange, training.wire, training.staleness, batches
 
 
 def reasons(candidate: Candidate, default: Candidate) -> Sequence[str]:
     """Why it is better than the trainer's defaults on the same ranks, as clauses."""
-    found = []
+    found = [] if candidate.note is None else [candidate.note]
     if candidate.communication_seconds < default.communication_seconds * (1 - WORTH_AN_OPTION):
         times = default.communication_seconds / max(candidate.communication_seconds, 1e-12)
         found.append(f"links take {times:.1f} times less time than by default")
     if candidate.compute_seconds < default.compute_seconds * (1 - WORTH_AN_OPTION):
         found.append(f"computing takes {default.compute_seconds / candidate.compute_seconds:.1f} times less")
-    if candidate.factor > 1 + WORTH_AN_OPTION:
+    if abs(candidate.factor - 1) > WORTH_AN_OPTION:
         found.append(f"it needs {candidate.factor:.2f} times the epochs by the pilots")
     share = candidate.communication_seconds / candidate.epoch_seconds if candidate.epoch_seconds else 0.0
-    return [*found, f"{100 * share:.0f} % of an epoch is communication"]
+    overlaps = ", beside computing" if candidate.batches else ""
+    return [*found, f"{100 * share:.0f} % of an epoch is communication{overlaps}"]

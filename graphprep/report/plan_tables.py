@@ -29,6 +29,14 @@ MESSAGES = (
 )
 STAGES = (Column("stage", "stage"), Column("a step", "seconds", duration))
 FETCHED = (Column("type", "type"), Column("rows", "rows", count), Column("bytes", "bytes", format_bytes))
+BY_COLUMNS = (
+    Column("--features-by", "features_by"),
+    Column("bytes a step", "bytes", format_bytes),
+    Column("on links ahead of it", "ahead_seconds", duration),
+    Column("on links in it", "waited_seconds", duration),
+    Column("a step", "step_seconds", duration),
+    Column("memory of columns", "memory_bytes", format_bytes),
+)
 TO_ACCURACY = (
     Column("trained on", "trained_on"),
     Column("an epoch", "epoch_seconds", duration),
@@ -117,6 +125,8 @@ def batch_tables(batches: Cited) -> Report:
     yield Table("stages of a step on the slowest rank", STAGES, batches["stages"])
     if figures["rows_fetched"]:
         yield Table("what a step fetches over types of links", FETCHED, batches["link_types"])
+    if figures["features_by"]:
+        yield Table("features by rows and by columns", BY_COLUMNS, batches["features_by"])
 
 
 def accuracy_table(compared: Cited) -> Report:

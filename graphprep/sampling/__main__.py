@@ -3,16 +3,17 @@
 The trainer starts it with a JSON object as its argument, and with open files: the seeds, and for each process a ring
 and two pipes (`graphprep.sampling.ring`):
 
-    {"cache": FOLDER, "part": 0, "seeds": DESCRIPTOR, "removed": DESCRIPTOR or null,
+    {"cache": FOLDER, "part": 0, "seeds": DESCRIPTOR, "rows_of_seeds": 2, "removed": DESCRIPTOR or null,
      "batch": {"batch_size": 1024, "fanouts": [15, 10], ...}, "epochs": [FIRST, LAST], "num_slots": 4,
      "timeout": 600, "quiet": false,
      "owners": {"listener": DESCRIPTOR, "key": DESCRIPTOR, "addresses": [["127.0.0.1", 4000], ...]} or null,
      "processes": [{"ring": ..., "filled": ..., "freed": ...}, ...]}
 
 `seeds` has int64 numbers of nodes, or with `negatives` in `batch` the first nodes of pairs and then the second ones, as
-`removed` has. The topology is in a file that all processes of the machine map, or read once; further processes of the
-part are forks that share it. With `owners` a part has the in-edges of its own nodes, and one more fork, which answers
-the samplers of other parts; `key` has what all of them prove to have.
+`removed` has, and perhaps in a third row which of the edges between these nodes each pair is. The topology is in a file
+that all processes of the machine map, or read once; further processes of the part are forks that share it. With
+`owners` a part has the in-edges of its own nodes, and one more fork, which answers the samplers of other parts; `key`
+has what all of them prove to have.
 Process k of K makes batches k, k + K ... of the run, counted over all epochs. Each ends, saying nothing, when the
 trainer has closed its pipes. What a trainer's user can mend is one sentence in the pipe.
 """
@@ -52,7 +53,8 @@ def main(arguments: Sequence[str]) -> int:
 
         from graphprep.cache.read import PartitionCache
         from graphprep.errors import GraphprepError
-        from graphprep.sampling.batches import BatchOptions, part_batches
+        from graphprep.sampling.batch_options import BatchOptions
+        from graphprep.sampling.batches import part_batches
         from graphprep.sampling.neighbour_source import NeighbourSource, WholeGraph, mapped_graph
         from graphprep.sampling.owners.source import OwnedEdges
         from graphprep.sampling.ring import RingWriter, TrainerGoneError
@@ -66,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         options = BatchOptions(**request["batch"])
         with open(request["seeds"], "rb") as file:
             seeds = np.frombuffer(file.read(), np.int64)
-        seeds = seeds if options.negatives is None else seeds.reshape(2, -1)
+        seeds = seeds if options.negatives is None else seeds.reshape(request["rows_of_seeds"], -1)
         removed = None
         if request["removed"] is not None:
             with open(request["removed"], "rb") as file:
@@ -81,7 +83,8 @@ def main(arguments: Sequence[str]) -> int:
                     return OwnedEdges(
                         cache, request["part"], network, partial(_serve_beside, rings), removed, weighted=weighted
                     )
-            return WholeGraph(mapped_graph(cache, timeout=request["timeout"]), removed)
+            graph = mapped_graph(cache, timeout=request["timeout"], times_of=options.times_of)
+            return WholeGraph(graph, removed, numbered=options.edge_features is not None)
 
         batches = part_batches(
             Path(request["cache"]), request["part"], seeds, options, (first, last), removed, neighbours
@@ -95,7 +98,8 @@ def main(arguments: Sequence[str]) -> int:
         for other in rings[:number] + rings[number + 1 :]:
             other.close()
         try:
-            ring.open(batches.most_bytes(), {"steps": batches.steps, "num_kept": batches.num_kept})
+            facts = {"steps": batches.steps, "num_kept": batches.num_kept, "miss_share": batches.miss_share}
+            ring.open(batches.most_bytes(), facts)
             steps = itertools.product(range(first, last + 1), range(batches.steps))
             for epoch, step in itertools.islice(steps, number, None, len(rings)):
                 started, bytes_before = time.perf_counter(), batches.num_bytes

@@ -6,9 +6,8 @@ are the same for any number of parts and processes, and each part makes its own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,52 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.cache.read import PartitionCache
+from graphprep.sampling.batch_bytes import most_bytes
+from graphprep.sampling.batch_options import BatchOptions
 from graphprep.sampling.blocks import Arrays, layers_of
-from graphprep.sampling.edge_weights import Sums
-from graphprep.sampling.graph import sampling_graph
+from graphprep.sampling.edge_features import features_by_type
+from graphprep.sampling.graph import sampling_graph, times_of_nodes
 from graphprep.sampling.input_rows import EveryBatch, RowPlan
 from graphprep.sampling.neighbour_source import NeighbourSource, WholeGraph
-from graphprep.sampling.part_sampler import DrawName, SamplerName, sampler_and_schedule
+from graphprep.sampling.part_sampler import sampler_and_schedule
 from graphprep.sampling.row_cache.kept_rows import Ids, KeptRows, KeptRowsPlanner, window_of
-from graphprep.sampling.row_cache.policies import make_row_cache, scores_of
+from graphprep.sampling.row_cache.policies import make_row_cache, miss_share, scores_of
 from graphprep.sampling.row_cache.scores import presampled_counts
 from graphprep.sampling.rows import NodeLocations
 from graphprep.sampling.sampler import SampledBatch
 from graphprep.sampling.seeds import BatchSeeds, NodeSeeds, PairSeeds, Seeds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchOptions:
-    """What decides the batches of a run."""
-
-    batch_size: int
-    """seeds of all parts in a batch"""
-    fanouts: Sequence[int]
-    """neighbours a node, from the seeds on; -1 is all"""
-    seed: int
-    sums: Sums | None
-    """what edges count; None where they get no weights"""
-    is_typed: bool
-    """whether the model distinguishes node and edge types"""
-    node_type: str
-    """of the seeds"""
-    histories: bool = False
-    """whether a batch also says where the nodes before its last hop are, of whose layers their owners keep rows"""
-    roots: bool = False
-    """whether edges also get weights for noise that is independent from edge to edge (`blocks`)"""
-    negatives: int | None = None
-    """random pairs beside each pair, where seeds are pairs of nodes; None where they are nodes"""
-    num_kept: Mapping[str, int] = field(default_factory=dict)
-    """rows of other parts that are kept for later batches, by node type; none where one is left out"""
-    cache_policy: str = "belady"
-    """which of them: one of `row_cache.policies.POLICIES`"""
-    sampler: SamplerName = "neighbour"
-    """`neighbour` draws for each node, `ladies` for the nodes of each hop together, `vertices` the nodes of a step"""
-    draw: DrawName = "uniform"
-    """how `neighbour` draws"""
-    is_evaluation: bool = False
-    """whether every epoch has the same batches, with draws that no epoch of training has"""
-
+from graphprep.sampling.temporal_weights import weights_until
 
 EVALUATION = -1
 """the epoch whose draws evaluations have"""
@@ -89,7 +57,7 @@ class PartBatches:
             cache: the graph and its parts.
             part: whose batches are made.
             seeds: all seeds in an order that does not depend on parts, [B]; or pairs of them, [2, B], in a graph of one
-                node and edge type.
+                node and edge type; or [3, B], with the number of each among the edges between its nodes.
             options: of the run.
             epochs: the first and the last one.
             removed: [2, K], pairs of nodes between which there is no edge in batches; None for none.
@@ -97,11 +65,14 @@ class PartBatches:
 
         Raises:
             CacheError: a file is damaged.
+            UsageError: there are no times.
         """
         self._part, self._options, self._num_parts = part, options, cache.num_parts
-        neighbours = neighbours or WholeGraph(sampling_graph(cache), removed)
+        neighbours = neighbours or WholeGraph(
+            sampling_graph(cache, times_of=options.times_of), removed, numbered=options.edge_features is not None
+        )
         self._neighbours, self._graph = neighbours, neighbours.graph
-        self._seeds, self._owned_B = self._seeds_of(seeds)
+        self._seeds, self._owned_B = self._seeds_of(cache, seeds)
         self._sampler, self._schedule = sampler_and_schedule(
             neighbours,
             options.node_type,
@@ -111,8 +82,11 @@ class PartBatches:
             fanouts=list(options.fanouts),
             batch_size=options.batch_size,
             seed=options.seed,
+            time_strategy=options.time_strategy,
         )
-        self._weights = neighbours.weights(options.sums or "sum")
+        # With times they depend on those of the seeds.
+        self._weights = {} if options.times_of else neighbours.weights(options.sums or "sum")
+        self._features = features_by_type(cache, options.edge_features, self._graph.edges)
         self._locations = {name: NodeLocations(cache, name) for name in cache.node_types}
         self._plans: dict[str, RowPlan] = {
             name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
@@ -121,6 +95,8 @@ class PartBatches:
             name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
         }
         self._batches: dict[int, list[NDArray[np.int64]]] = {}
+        self.miss_share = 1.0
+        """expected share of other parts' rows that are not kept when a batch needs them"""
         if any(options.num_kept.values()):
             self._plans |= self._with_kept_rows(epochs)
 
@@ -149,69 +125,69 @@ class PartBatches:
 
     def most_bytes(self) -> int:
         """More bytes than any batch has."""
-        options, counts = self._options, self._graph.num_nodes
-        pairs = 0 if options.negatives is None else options.batch_size * (1 + options.negatives)
-        seeds = min(2 * pairs or options.batch_size, counts[options.node_type])
-        nodes = dict.fromkeys(counts, 0) | {options.node_type: seeds}
-        total = 16 * pairs
-        for fanout in options.fanouts:
-            after = dict(nodes)
-            for kind, matrix in self._graph.edges.items():
-                drawn = num_edges = int(matrix.indptr[-1])
-                if fanout >= 0 and options.sampler == "neighbour":
-                    drawn = nodes[kind.destination] * fanout
-                    drawn = drawn if options.draw == "replacement" else min(drawn, num_edges)
-                after[kind.source] += drawn
-                total += (24 if options.roots else 16) * drawn + 32 * nodes[kind.destination]
-            nodes = {name: min(after[name], counts[name]) for name in counts}
-        arrays_of_a_node = 128 if options.histories else 64
-        return total + arrays_of_a_node * sum(nodes.values()) + (1 << 16)
+        width = max((of_kind.width for of_kind in self._features.values()), default=0)
+        return most_bytes(self._options, self._graph, width=width)
 
     def make(self, epoch: int, step: int) -> Arrays:
         """One batch, as named arrays.
 
         `seed_row` has the rows of the seeds in the part; where seeds are pairs, `pairs` [2, k] has the places of their
-        nodes among the batch's, and `num_pairs` how many are no random ones. `counts` [L + 1, T] has the nodes of each
-        type in the batch before the first hop and after each, `ids/TYPE` the numbers of a type's nodes in the graph.
+        nodes among the batch's, `num_pairs` how many are no random ones, and `seed_place` which of all pairs these are.
+        `counts` [L + 1, T] has the nodes of each type in the batch before the first hop and after each, `ids/TYPE` the
+        numbers of a type's nodes in the graph.
         The arrays of layer l begin with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see
-        `input_rows`), and those of the nodes before the last hop with `histories/TYPE/` likewise.
+        `input_rows`), and those of the nodes before the last hop with `histories/TYPE/` likewise. With times a node may
+        be there several times: its row is fetched once, and `row_of/TYPE` says which of the rows each node has.
         """
-        epoch = EVALUATION if self._options.is_evaluation else epoch
+        options = self._options
+        epoch = EVALUATION if options.is_evaluation else epoch
         of_batch, number, batch = self._drawn(epoch, step)
+        weights = self._weights
+        if options.times_of is not None:
+            assert of_batch.until_B is not None
+            batch, weights = weights_until(self._graph, options.sums or "sum", batch, of_batch.until_B)
         arrays: dict[str, NDArray[Any]] = {
             **self._of_seeds(of_batch, number),
             "counts": np.cumsum([nodes.per_hop for nodes in batch.nodes.values()], axis=1).T.astype(np.int64),
         }
         for kind, nodes in batch.nodes.items():
-            arrays[f"ids/{kind}"] = nodes.ids_n
-            rows = self._plans[kind].of_batch(nodes.ids_n, epoch=epoch, step=step)
+            arrays[f"ids/{kind}"] = row_ids = nodes.ids_n
+            if options.times_of is not None:
+                row_ids, arrays[f"row_of/{kind}"] = np.unique(nodes.ids_n, return_inverse=True)
+            rows = self._plans[kind].of_batch(row_ids, epoch=epoch, step=step)
             arrays |= {f"rows/{kind}/{key}": values for key, values in rows.items()}
-            if self._options.histories:
+            if options.histories:
                 inner = self._owners[kind].of_batch(nodes.ids_n[: sum(nodes.per_hop[:-1])], epoch=epoch, step=step)
                 arrays |= {f"histories/{kind}/{key}": values for key, values in inner.items()}
         layers = layers_of(
             batch,
-            self._weights,
-            weighted=self._options.sums is not None,
-            is_typed=self._options.is_typed,
-            with_roots=self._options.roots,
+            weights,
+            weighted=options.sums is not None,
+            is_typed=options.is_typed,
+            features=self._features,
+            with_roots=options.roots,
+            by_place=options.times_of is not None,
         )
         for number, layer in enumerate(layers, start=1):
             arrays |= {f"layer/{number}/{key}": values for key, values in layer.items()}
         return {key: np.ascontiguousarray(values) for key, values in arrays.items()}
 
-    def _seeds_of(self, seeds: NDArray[np.int64]) -> tuple[Seeds, NDArray[np.int64]]:
+    def _seeds_of(self, cache: PartitionCache, seeds: NDArray[np.int64]) -> tuple[Seeds, NDArray[np.int64]]:
         """The seeds, and the node of each whose part makes it a seed of its own: of a pair the second one."""
-        options = self._options
+        options, until_B = self._options, None
         if options.negatives is None:
-            return NodeSeeds(node_type=options.node_type, ids_B=seeds), seeds
+            if options.times_of is not None:
+                until_B = times_of_nodes(cache, options.node_type)[seeds]
+            return NodeSeeds(node_type=options.node_type, ids_B=seeds, until_B=until_B), seeds
         [kind], num_nodes = self._graph.edges, self._graph.num_nodes[options.node_type]
+        if options.times_of is not None:
+            until_B = self._neighbours.times_of_pairs(kind, seeds[0], seeds[1], seeds[2] if len(seeds) > 2 else None)
         return PairSeeds(
             edge_type=kind,
             source_B=seeds[0],
             destination_B=seeds[1],
             label_B=None,
-            until_B=None,
+            until_B=until_B,
             num_nodes=(num_nodes, num_nodes),
             ratio=options.negatives,
             seed=options.seed,
@@ -224,7 +200,9 @@ class PartBatches:
             return {"seed_row": self._locations[name].row_N[seeds.seeds[name]]}
         pairs = seeds.arrays["edge_label_index"]
         assert not isinstance(pairs, int)
-        return {"pairs": pairs, "num_pairs": np.array([number])}
+        place = seeds.arrays["input_id"]
+        assert not isinstance(place, int)
+        return {"pairs": pairs, "num_pairs": np.array([number]), "seed_place": place}
 
     def _drawn(self, epoch: int, step: int) -> tuple[BatchSeeds, int, SampledBatch]:
         """The seeds of a batch that the part owns, how many they are without random pairs, and what they reach."""
@@ -234,17 +212,18 @@ class PartBatches:
             self._batches[epoch] = self._schedule.batches(epoch)
         places_b = self._batches[epoch][step]
         is_own_b = self._locations[self._options.node_type].part_N[self._owned_B[places_b]] == self._part
-        own = self._seeds.batch(places_b[is_own_b], epoch=epoch, has_trees=False)
+        has_trees = self._options.times_of is not None
+        own = self._seeds.batch(places_b[is_own_b], epoch=epoch, has_trees=has_trees)
         batch = self._sampler.sample(self._seeds, places_b, is_own_b, epoch=epoch, step=step)
         return own, int(is_own_b.sum()), batch
 
     def _remote_ids(self, epoch: int, step: int) -> Ids:
-        """The nodes of other parts in a batch, by type, in their order in it."""
+        """The nodes of other parts in a batch, by type, in the order of its rows."""
         _, _, batch = self._drawn(epoch, step)
-        return {
-            name: nodes.ids_n[self._locations[name].part_N[nodes.ids_n] != self._part]
-            for name, nodes in batch.nodes.items()
-        }
+        ids = {name: nodes.ids_n for name, nodes in batch.nodes.items()}
+        if self._options.times_of is not None:
+            ids = {name: np.unique(ids_n) for name, ids_n in ids.items()}
+        return {name: ids_n[self._locations[name].part_N[ids_n] != self._part] for name, ids_n in ids.items()}
 
     def _seed_probability(self) -> NDArray[np.float64]:
         """How probable it is that each node is a seed of the part in a batch: float64 [N]."""
@@ -280,6 +259,7 @@ class PartBatches:
         if options.cache_policy == "belady":
             look_ahead = window_of(self.steps, sum(scores[name][is_remote[name]].sum() for name in scores))
         num_kept = {name: min(options.num_kept.get(name, 0), int(is_remote[name].sum())) for name in scores}
+        self.miss_share = miss_share(options.cache_policy, [(scores[k][is_remote[k]], num_kept[k]) for k in scores])
         caches = {
             name: make_row_cache(
                 options.cache_policy,

@@ -19,10 +19,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeType
+from graphprep.sampling.edge_features import EdgeFeatures
 from graphprep.sampling.edge_weights import EdgeWeights
 from graphprep.sampling.sampler import SampledBatch
 
 _NO_LOOPS = np.empty(0, np.float32)
+_NO_FEATURES: Mapping[EdgeType, EdgeFeatures] = {}
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -32,7 +34,9 @@ def layers_of(
     *,
     weighted: bool,
     is_typed: bool,
+    features: Mapping[EdgeType, EdgeFeatures] = _NO_FEATURES,
     with_roots: bool = False,
+    by_place: bool = False,
 ) -> list[Arrays]:
     """The matrices of every layer, the first one's first.
 
@@ -41,17 +45,28 @@ def layers_of(
         weights: of the edges of each type, in key order.
         weighted: whether edges get weights.
         is_typed: whether there is a row for each node and edge type.
+        features: of the edges, by type; empty for none.
         with_roots: whether each edge also gets the weight with which it counts sqrt(D / k) times, not D / k times: for
             noise that is independent from edge to edge.
+        by_place: whether the numbers of nodes in `weights` are their places in the batch, not those in the graph.
 
     Returns:
         For each layer the arrays `own_indptr`, `own_indices`, `halo_indptr`, `halo_indices`; with weights `own_weights`
-        and `halo_weights`; with roots `own_roots` and `halo_roots`; with types `rows`, the node of each row, and
-        `rows_per_relation`.
+        and `halo_weights`; with roots `own_roots` and `halo_roots`; with features `own_features` and `halo_features`,
+        float32 [edges, D], 0 for self-loops; with types `rows`, the node of each row, and `rows_per_relation`.
     """
     num_hops = len(next(iter(batch.edges.values())).per_hop)
     return [
-        _layer(batch, weights, hop, weighted=weighted, is_typed=is_typed, with_roots=with_roots)
+        _layer(
+            batch,
+            weights,
+            hop,
+            ids={name: np.arange(len(nodes.ids_n)) if by_place else nodes.ids_n for name, nodes in batch.nodes.items()},
+            weighted=weighted,
+            is_typed=is_typed,
+            features=features,
+            with_roots=with_roots,
+        )
         for hop in reversed(range(num_hops))
     ]
 
@@ -61,8 +76,10 @@ def _layer(
     weights: Mapping[EdgeType, EdgeWeights],
     hop: int,
     *,
+    ids: Mapping[str, NDArray[np.int64]],
     weighted: bool,
     is_typed: bool,
+    features: Mapping[EdgeType, EdgeFeatures],
     with_roots: bool,
 ) -> Arrays:
     own, added = {}, {}
@@ -72,15 +89,16 @@ def _layer(
     first_own, first_added = _firsts(own), _firsts(added)
     pieces: list[tuple[NDArray[Any], ...]] = []
     roots: list[tuple[NDArray[Any], ...]] = []
+    of_edges: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
     rows, rows_per_relation = [], []
     for kind, of_kind in batch.edges.items():
         edges = slice(sum(of_kind.per_hop[:hop]), sum(of_kind.per_hop[: hop + 1]))
         source_E, destination_E = of_kind.source_E[edges], of_kind.destination_E[edges]
-        ids_n = batch.nodes[kind.destination].ids_n[: own[kind.destination]]
+        ids_n = ids[kind.destination][: own[kind.destination]]
         weight_E = loop_n = _NO_LOOPS
         factor_E = None if of_kind.factor_E is None else of_kind.factor_E[edges]
         if weighted:
-            source_ids_E = batch.nodes[kind.source].ids_n[source_E]
+            source_ids_E = ids[kind.source][source_E]
             data_E = None if of_kind.data_E is None else of_kind.data_E[edges]
             weight_E = weights[kind].of_drawn(
                 ids_n, source_ids_E, destination_E, of_kind.number_E[edges], factor_E, data_E
@@ -96,6 +114,9 @@ def _layer(
             rows_per_relation.append(num_rows)
         columns = own[kind.source], first_own[kind.source], first_added[kind.source]
         pieces.append(_split(source_E, destination_E, weight_E, loop_n, num_rows, *columns))
+        if features:
+            values_ED = features[kind].gather(of_kind.number_E[edges])
+            of_edges.append(_split_features(values_ED, source_E < own[kind.source], pieces[-1][0], loop_n))
         if with_roots:
             if factor_E is None:
                 ends_E = of_kind.destination_E[edges]
@@ -106,6 +127,9 @@ def _layer(
     if with_roots:
         by_side = _stacked(roots, weighted=True)
         arrays |= {f"{side}_roots": by_side[f"{side}_weights"] for side in ("own", "halo")}
+    if features:
+        own_features, halo_features = zip(*of_edges, strict=True)
+        arrays |= {"own_features": np.concatenate(own_features), "halo_features": np.concatenate(halo_features)}
     if is_typed:
         arrays["rows"] = np.concatenate(rows)
         arrays["rows_per_relation"] = np.array(rows_per_relation, np.int64)
@@ -129,6 +153,24 @@ def _stacked(pieces: list[tuple[NDArray[Any], ...]], *, weighted: bool) -> Array
         if weighted:
             arrays[f"{side}_weights"] = np.concatenate([piece[first + 2] for piece in pieces])
     return arrays
+
+
+def _split_features(
+    values_ED: NDArray[np.float32], is_own_E: NDArray[np.bool_], own_indptr: NDArray[Any], loop_n: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The features of the edges in both matrices, in the order that `_split` gives them; a self-loop's are 0.
+
+    Args:
+        values_ED: of the edges, as they were drawn.
+        is_own_E: which of them are in the first matrix.
+        own_indptr: of that matrix.
+        loop_n: the weight of each row's self-loop, as for `_split`.
+    """
+    own_ED = np.zeros((own_indptr[-1], values_ED.shape[1]), np.float32)
+    is_drawn = np.ones(len(own_ED), np.bool_)
+    is_drawn[own_indptr[1:][loop_n != 0] - 1 if len(loop_n) else []] = False
+    own_ED[is_drawn] = values_ED[is_own_E]
+    return own_ED, values_ED[~is_own_E]
 
 
 @njit(cache=True, nogil=True)

@@ -1,8 +1,9 @@
 """What the drawn edges count in a sum, so that it estimates that over all edges without bias.
 
-    gcn     w[i, j] / sqrt(d[i] d[j]), and a self-loop of 1 / d[i] at each node that has none in the graph
-    mean    w[i, j] / sum of w[i, :]
-    sum     w[i, j]
+    gcn       w[i, j] / sqrt(d[i] d[j]), and a self-loop of 1 / d[i] at each node that has none in the graph
+    mean      w[i, j] / sum of w[i, :]
+    sum       w[i, j]
+    messages  1
 
 Degrees are those of the whole graph, d with the self-loops. Of a node with k of its D in-edges drawn each counts D / k
 times. With all edges drawn the weights are those of trainer/sparse/normalise.py.
@@ -10,7 +11,7 @@ times. With all edges drawn the weights are those of trainer/sparse/normalise.py
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,8 +21,8 @@ from numpy.typing import NDArray
 from graphprep.core.csr_kernels import lacks_loop
 from graphprep.core.types import Csr
 
-Sums = Literal["gcn", "mean", "sum"]
-SUMS: tuple[Sums, ...] = ("gcn", "mean", "sum")
+Sums = Literal["gcn", "mean", "sum", "messages"]
+SUMS: tuple[Sums, ...] = ("gcn", "mean", "sum", "messages")
 _NONE = np.empty(0, np.float32)
 
 
@@ -61,6 +62,8 @@ class EdgeWeights:
     @classmethod
     def of(cls, matrix: Csr, sums: Sums) -> EdgeWeights:
         """Compute the factors of all nodes."""
+        if sums == "messages":
+            matrix, sums = replace(matrix, data=None), "sum"
         if sums == "sum":
             return cls(matrix=matrix, row_factor_N=None, column_factor_N=None, needs_loop_N=None)
         return cls.of_facts(matrix, row_facts(matrix), sums)
@@ -68,7 +71,7 @@ class EdgeWeights:
     @classmethod
     def of_facts(cls, matrix: Csr, facts: RowFacts, sums: Sums) -> EdgeWeights:
         """The same where the edges of `matrix` are elsewhere; only its row offsets are read."""
-        if sums == "sum":
+        if sums in ("sum", "messages"):
             return cls(matrix=matrix, row_factor_N=None, column_factor_N=None, needs_loop_N=None)
         degree_N = facts.sum_N
         if sums == "mean":

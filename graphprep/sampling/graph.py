@@ -47,28 +47,56 @@ def sampling_graph(source: GraphStore | PartitionCache, *, times_of: TimesOf | N
 
     Raises:
         UsageError: these have no times.
-        DatasetError, CacheError: a file is damaged or has changed, or times are not one number each.
+        DatasetError, CacheError: a file is damaged or has changed, or times are not one number each, or NaN.
     """
     num_nodes = source.node_types if isinstance(source, PartitionCache) else source.num_nodes
     kinds = source.edge_types if isinstance(source, PartitionCache) else list(source.num_edges)
+    return with_times(
+        SamplingGraph(num_nodes=num_nodes, edges={kind: _edges(source, kind) for kind in kinds}), source, times_of
+    )
+
+
+def with_times(graph: SamplingGraph, source: GraphStore | PartitionCache, times_of: TimesOf | None) -> SamplingGraph:
+    """The graph with the times of its edges or nodes, read from where it comes from.
+
+    Raises:
+        UsageError, DatasetError: as for `sampling_graph`.
+    """
+    kinds, num_nodes = list(graph.edges), graph.num_nodes
     edge_times: dict[EdgeType, NDArray[Any]] = {}
     node_times: dict[str, NDArray[Any]] = {}
     if times_of == "edges":
         edge_times = {kind: edge_rows(source, kind, [TIME])[TIME] for kind in kinds if TIME in source.edge_arrays(kind)}
     elif times_of == "nodes":
-        node_times = {name: node_rows(source, name, TIME) for name in num_nodes if TIME in node_arrays(source, name)}
+        node_times = {name: times_of_nodes(source, name) for name in num_nodes if TIME in node_arrays(source, name)}
     if times_of is not None and not edge_times and not node_times:
         raise UsageError(f"the {times_of} have no array {TIME!r}; import the graph with their times, or use none")
-    return SamplingGraph(
-        num_nodes=num_nodes,
-        edges={kind: _edges(source, kind) for kind in kinds},
+    return replace(
+        graph,
         edge_times={kind: _as_times(times, kind.key) for kind, times in edge_times.items()},
-        node_times={name: _as_times(times, name) for name, times in node_times.items()},
+        node_times=node_times,
     )
 
 
-def without_pairs(matrix: Csr, first_K: NDArray[np.int64], second_K: NDArray[np.int64]) -> Csr:
-    """The edges but those between the two nodes of some pairs, in both directions; self-loops stay."""
+def times_of_nodes(source: GraphStore | PartitionCache, node_type: str) -> NDArray[Any]:
+    """The times of all nodes of a type, as the kernels take them.
+
+    Raises:
+        UsageError: they have none.
+        DatasetError, CacheError: as for `sampling_graph`.
+    """
+    if TIME not in node_arrays(source, node_type):
+        raise UsageError(f"nodes of type {node_type} have no array {TIME!r}, and so no times of their own")
+    return _as_times(node_rows(source, node_type, TIME), node_type)
+
+
+def without_pairs(
+    matrix: Csr, first_K: NDArray[np.int64], second_K: NDArray[np.int64], *, numbered: bool = False
+) -> Csr:
+    """The edges but those between the two nodes of some pairs, in both directions; self-loops stay.
+
+    With `numbered` the result's `edge_number` says which edges of `matrix` they are.
+    """
     destination_E = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
     stays_E = ~np.isin(
         _pair_keys(matrix.indices, destination_E, matrix.num_rows), _pair_keys(first_K, second_K, matrix.num_rows)
@@ -80,6 +108,7 @@ def without_pairs(matrix: Csr, first_K: NDArray[np.int64], second_K: NDArray[np.
         indptr=before[matrix.indptr],
         indices=matrix.indices[stays_E],
         data=None if matrix.data is None else matrix.data[stays_E],
+        edge_number=np.flatnonzero(stays_E) if numbered else None,
     )
 
 
@@ -108,8 +137,7 @@ def edge_rows(
 ) -> dict[str, NDArray[Any]]:
     """Some arrays of all edges of a type in memory, in the store's order."""
     if isinstance(source, PartitionCache):
-        rebuilt = rebuild_edge_arrays(source, edge_type) if names else {}
-        return {name: rebuilt[name] for name in names}
+        return rebuild_edge_arrays(source, edge_type, names)
     return {name: source.edge_array(edge_type, name)[:] for name in names}
 
 
@@ -125,4 +153,6 @@ def _as_times(times: NDArray[Any], name: str) -> NDArray[Any]:
     """
     if times.ndim != 1 or times.dtype.kind not in "iuf":
         raise DatasetError(f"the times of {name} are {times.dtype} of shape {times.shape}, not one number each")
+    if times.dtype.kind == "f" and np.isnan(times).any():
+        raise DatasetError(f"time {np.flatnonzero(np.isnan(times))[0]} of {name} is NaN; give each one a time")
     return times.astype(np.float64 if times.dtype.kind == "f" else np.int64, copy=False)

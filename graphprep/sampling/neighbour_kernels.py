@@ -94,7 +94,7 @@ def draw_uniform(indptr, nodes_n, offsets_n, with_replacement, key, number_E):  
 
 
 @njit(cache=True, nogil=True)
-def _may_be_drawn(e, source, weight_M, time_M, time_N, until):  # type: ignore[no-untyped-def]
+def may_be_drawn(e, source, weight_M, time_M, time_N, until):  # type: ignore[no-untyped-def]
     if len(weight_M) > 0 and not weight_M[e] > 0:
         return False
     if len(time_M) > 0 and time_M[e] > until:
@@ -112,7 +112,7 @@ def count_possible(indptr, indices, nodes_n, fanout, weight_M, time_M, time_N, u
         for e in range(indptr[nodes_n[i]], indptr[nodes_n[i] + 1]):
             if count == fanout:
                 break
-            count += _may_be_drawn(e, indices[e], weight_M, time_M, time_N, until)
+            count += may_be_drawn(e, indices[e], weight_M, time_M, time_N, until)
         offsets[i + 1] = offsets[i] + count
     return offsets
 
@@ -144,7 +144,7 @@ def draw_smallest(  # type: ignore[no-untyped-def]
         of_node = mixed(key, node)
         size = 0
         for e in range(indptr[node], indptr[node + 1]):
-            if not _may_be_drawn(e, indices[e], weight_M, time_M, time_N, until):
+            if not may_be_drawn(e, indices[e], weight_M, time_M, time_N, until):
                 continue
             if latest:
                 value = -np.float64(time_M[e] if len(time_M) > 0 else time_N[indices[e]])
@@ -223,3 +223,36 @@ def owners_of(offsets_n, first):  # type: ignore[no-untyped-def]
         for e in range(offsets_n[i], offsets_n[i + 1]):
             owner[e] = first + i
     return owner
+
+
+@njit(cache=True, nogil=True)
+def copies_of(indptr, indices, source_k, destination_k):  # type: ignore[no-untyped-def]
+    """The numbers of the first edge from each source to its destination and of the one behind the last: int64 [k] each.
+
+    Columns of a row ascend. Where there is no such edge both numbers are equal.
+    """
+    first, end = np.empty(len(source_k), np.int64), np.empty(len(source_k), np.int64)
+    for i in range(len(source_k)):
+        begin, stop = indptr[destination_k[i]], indptr[destination_k[i] + 1]
+        first[i] = begin + np.searchsorted(indices[begin:stop], source_k[i])
+        end[i] = begin + np.searchsorted(indices[begin:stop], source_k[i], side="right")
+    return first, end
+
+
+@njit(cache=True, nogil=True)
+def facts_until(indptr, indices, nodes_n, weight_M, time_M, time_N, until_n):  # type: ignore[no-untyped-def]
+    """Of each node's in-edges that are not later than `until_n`: how many there are, the sum of their weights in fp64,
+    and whether one is a self-loop. An empty `weight_M` is weight 1."""
+    count, total = np.zeros(len(nodes_n), np.int64), np.zeros(len(nodes_n), np.float32)
+    has_loop = np.zeros(len(nodes_n), np.bool_)
+    no_weights = weight_M[:0]
+    for i in range(len(nodes_n)):
+        until = until_n[i] if len(until_n) > 0 else ANY_TIME
+        of_node = 0.0
+        for e in range(indptr[nodes_n[i]], indptr[nodes_n[i] + 1]):
+            if may_be_drawn(e, indices[e], no_weights, time_M, time_N, until):
+                count[i] += 1
+                of_node += weight_M[e] if len(weight_M) > 0 else 1.0
+                has_loop[i] |= indices[e] == nodes_n[i]
+        total[i] = of_node
+    return count, total, has_loop

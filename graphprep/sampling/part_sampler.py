@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from graphprep.sampling.layer_sampler import LayerSampler
 from graphprep.sampling.neighbour_source import NeighbourSource
 from graphprep.sampling.reached import reached_from
-from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
+from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions, TimeStrategy
 from graphprep.sampling.schedule import Schedule
 from graphprep.sampling.seeds import Seeds
 from graphprep.sampling.vertex_sampler import VertexSampler, VertexSchedule
@@ -52,8 +52,8 @@ class EachNode:
         epoch: int,
         step: int,  # noqa: ARG002
     ) -> SampledBatch:
-        own = seeds.batch(places_b[is_own_b], epoch=epoch, has_trees=False)
-        return self._sampler.sample(own.seeds, epoch=epoch)
+        own = seeds.batch(places_b[is_own_b], epoch=epoch, has_trees=self._sampler.has_trees)
+        return self._sampler.sample(own.seeds, epoch=epoch, until_B=own.until_B)
 
 
 class Together:
@@ -99,6 +99,7 @@ def sampler_and_schedule(
     fanouts: list[int],
     batch_size: int,
     seed: int,
+    time_strategy: TimeStrategy = "uniform",
 ) -> tuple[PartSampler, Schedule | VertexSchedule]:
     """What draws the batches, and what says which seeds each one has.
 
@@ -106,7 +107,7 @@ def sampler_and_schedule(
         neighbours: where in-edges are; all of them, but for uniform draws of each node's neighbours.
         node_type: of the seeds, if they are nodes.
         ids_B: the seeds, or of pairs the second nodes.
-        sampler, draw, fanouts, batch_size, seed: of the run.
+        sampler, draw, fanouts, batch_size, seed, time_strategy: of the run.
 
     Raises:
         UsageError: there are no weights to draw by.
@@ -119,7 +120,12 @@ def sampler_and_schedule(
         return AmongVertices(vertices, num_hops=len(fanouts)), steps
     schedule = Schedule(num_seeds=len(ids_B), batch_size=batch_size, seed=seed, shuffle=True)
     options = SamplingOptions(
-        fanouts=fanouts, seed=seed, every_node=True, with_replacement=draw == "replacement", weighted=draw == "weighted"
+        fanouts=fanouts,
+        seed=seed,
+        every_node=True,
+        with_replacement=draw == "replacement",
+        weighted=draw == "weighted",
+        time_strategy=time_strategy,
     )
     if sampler == "ladies":
         return Together(LayerSampler(graph, options)), schedule

@@ -1,4 +1,6 @@
-"""The rows of a batch's nodes: features, labels, masks. Those of a cache stay in its mapped files until they are read.
+"""The rows of a batch's nodes and edges: features, labels, masks.
+
+Those of a cache stay in its mapped files until they are read.
 
 Letters: N nodes of a type in the graph, n nodes of a batch, P parts.
 """
@@ -17,15 +19,15 @@ from graphprep.sampling.graph import node_rows
 from graphprep.store.store import GraphStore
 
 
-class NodeRows:
-    """One array of the nodes of one type, of which any rows can be gathered. Threads may share it."""
+class ArrayRows:
+    """One array of the nodes or edges of one type, of which any rows can be gathered. Threads may share it."""
 
-    def __init__(self, pieces: Sequence[NDArray[Any]], piece_N: NDArray[np.int32] | None, row_N: NDArray[Any] | None):
+    def __init__(self, pieces: Sequence[NDArray[Any]], piece_N: NDArray[Any] | None, row_N: NDArray[Any] | None):
         """Hold the arrays of all parts.
 
         Args:
             pieces: in C order, equal in dtype and in all but their first dimension.
-            piece_N: int32, in which piece each node's row is; None with one piece in the order of the nodes.
+            piece_N: integers, in which piece each node's row is; None with one piece in the order of the nodes.
             row_N: which row of the piece it is.
         """
         self._pieces, self._piece_N, self._row_N = [_bytes(piece) for piece in pieces], piece_N, row_N
@@ -39,9 +41,9 @@ class NodeRows:
             _copy_rows(self._pieces[0], ids_n, np.arange(len(ids_n)), target)
             return found
         piece_n, row_n = self._piece_N[ids_n], self._row_N[ids_n]
-        for number, piece in enumerate(self._pieces):
+        for number in np.flatnonzero(np.bincount(piece_n, minlength=1)):
             place = np.flatnonzero(piece_n == number)
-            _copy_rows(piece, row_n[place], place, target)
+            _copy_rows(self._pieces[number], row_n[place], place, target)
         return found
 
 
@@ -56,7 +58,7 @@ class NodeLocations:
             self.part_N[ids], self.row_N[ids] = part, np.arange(len(ids))
 
 
-def rows_of_type(source: GraphStore | PartitionCache, node_type: str, names: Sequence[str]) -> dict[str, NodeRows]:
+def rows_of_type(source: GraphStore | PartitionCache, node_type: str, names: Sequence[str]) -> dict[str, ArrayRows]:
     """Some arrays of a node type: mapped from a cache, in memory from a store.
 
     Raises:
@@ -64,14 +66,14 @@ def rows_of_type(source: GraphStore | PartitionCache, node_type: str, names: Seq
     """
     if not isinstance(source, PartitionCache):
         return {
-            name: NodeRows([np.ascontiguousarray(node_rows(source, node_type, name))], None, None) for name in names
+            name: ArrayRows([np.ascontiguousarray(node_rows(source, node_type, name))], None, None) for name in names
         }
     where = NodeLocations(source, node_type) if names else None
     found = {}
     for name in names:
         assert where is not None
         pieces = [source.node_array(part, node_type, name) for part in range(source.num_parts)]
-        found[name] = NodeRows(pieces, where.part_N, where.row_N)
+        found[name] = ArrayRows(pieces, where.part_N, where.row_N)
     return found
 
 

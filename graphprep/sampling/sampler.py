@@ -229,19 +229,28 @@ class NeighbourSampler:
         """Where each node's edges begin, and the numbers of the drawn edges."""
         matrix, fanout = self.graph.edges[kind], self._fanouts[kind][hop]
         weight_M = _NO_WEIGHTS if matrix.data is None or not self.options.weighted else matrix.data
-        time_M = self.graph.edge_times.get(kind, _NONE)
-        time_N = self.graph.node_times.get(kind.source, _NONE)
+        limits = self._limits(kind, weight_M, until_B, tree_n)
+        _, time_M, time_N, _ = limits
         if not (len(weight_M) or len(time_M) or len(time_N)):
             replace = self.options.with_replacement
             offsets_n = draws.count_uniform(matrix.indptr, nodes_n, fanout, replace)
             number_E = np.empty(offsets_n[-1], np.int64)
             draws.draw_uniform(matrix.indptr, nodes_n, offsets_n, replace, key, number_E)
             return offsets_n, number_E
-        until_n = _NONE if until_B is None else until_B[tree_n]
-        limits = (weight_M, time_M, time_N, until_n)
         latest = self.options.time_strategy == "last" and bool(len(time_M) or len(time_N))
         offsets_n, number_E, _ = self._smallest(matrix, nodes_n, fanout, limits, key, latest=latest)
         return offsets_n, number_E
+
+    def _limits(
+        self, kind: EdgeType, weight_M: NDArray[Any], until_B: NDArray[Any] | None, tree_n: NDArray[np.int64]
+    ) -> Limits:
+        """What decides which of the edges of some nodes may be drawn."""
+        return (
+            weight_M,
+            self.graph.edge_times.get(kind, _NONE),
+            self.graph.node_times.get(kind.source, _NONE),
+            _NONE if until_B is None else until_B[tree_n],
+        )
 
     @staticmethod
     def _smallest(

@@ -25,14 +25,12 @@ from graphprep.sampling.graph import SamplingGraph
 from graphprep.sampling.neighbour_kernels import value_of
 from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
 
-_NONE = np.empty(0, np.int64)
-
 
 class WeightedSampler(NeighbourSampler):
     """Draws batches from one graph. Edge types without weights are drawn evenly. Threads may share it."""
 
     def __init__(self, graph: SamplingGraph, options: SamplingOptions) -> None:
-        """As of `NeighbourSampler`; it needs the fanouts, the seed and `every_node` alone.
+        """As of `NeighbourSampler`; of the options it reads the fanouts, the seed and `every_node` alone.
 
         Raises:
             UsageError: there are no weights, or some are negative.
@@ -70,7 +68,7 @@ class WeightedSampler(NeighbourSampler):
         matrix, fanout = self.graph.edges[kind], self._fanouts[kind][hop]
         if matrix.data is None:
             return super()._draw(kind, hop, nodes_n, until_B, tree_n, key)
-        limits = (matrix.data, _NONE, _NONE, _NONE)
+        limits = self._limits(kind, matrix.data, until_B, tree_n)
         one_more = fanout + 1 if fanout >= 0 else fanout
         offsets_n, number_E, value_E = self._smallest(matrix, nodes_n, one_more, limits, key)
         if fanout < 0:

@@ -41,7 +41,7 @@ from pipelines.commands.from_dataclass import options_of
     default=0,
     metavar="EPOCHS",
     help="With a cache, train some short runs here: with --best to consider int8 rows and kept rows too, with "
-    "--batch-size to count the epochs that batches need.",
+    "--batch-size to count the epochs that batches need; --best --batch-size needs it.",
 )
 @options_of(Budget)
 @common
@@ -73,6 +73,7 @@ def plan(
       graphprep plan digits/2x2 --exchange auto         # boundary or tensor-parallel, layer by layer
       graphprep plan digits/2x2 --rates node.json       # of `graphprep doctor --rates node.json` on that machine
       graphprep plan digits/2x2 --best --pilot 40       # exchange, wire and staleness, chosen for this graph
+      graphprep plan digits/2x2 --best --pilot 40 --batch-size 256      # and mini-batches among them
       graphprep plan digits --topology 2x4 --best --price 2.5 --cost 20
       graphprep plan messages/events-4 --hidden 100     # TGN: how ranks are divided, memory, stages, messages
     """
@@ -98,13 +99,13 @@ def plan(
     where: dict[str, Any] = {"parts": parts, "topology": topology, "gpu": gpu, "rates_from": rates_from}
     training, budget = take_options(TrainingPlan, options), take_options(Budget, options)
     batches = take_options(BatchPlan, options)
-    if best and batches.batch_size:
-        raise UsageError("--batch-size is not searched by --best; leave one of them out")
     if best:
         from graphprep.report.plan_tables import print_best
         from pipelines.plan_best import plan_best
 
-        found = plan_best(store_or_cache, training, fixed=given, budget=budget, pilot_epochs=pilot, **where)
+        found = plan_best(
+            store_or_cache, training, fixed=given, budget=budget, pilot_epochs=pilot, batches=batches, **where
+        )
         show(found, print_best, json_output)
         return
     ignored = [f"--{name}" for name in ("epochs", "within", "price", "cost") if name in given]

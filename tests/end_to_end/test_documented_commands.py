@@ -59,6 +59,7 @@ LISTED = {
     "python -m benchmarks.network.parts --folder WORK --out parts.json": "hours, as root; tests/network runs less",
     "python -m benchmarks.network.relays --folder WORK --out relays.json": "minutes, as root",
     "graphprep plan cora/2x2 --best --pilot 40": "trains five times; test_plan_best.py has pilots",
+    "graphprep plan cora/2x2 --best --pilot 40 --batch-size 64 --fanouts 2,2": "trains seven times, likewise",
     "torchrun --nnodes 1:2 --nproc-per-node 4 --max-restarts 10 --rdzv-backend c10d --rdzv-endpoint HOST:29500 "
     "-m trainer ~/shared/cora --checkpoint ~/shared/run --checkpoint-every 1 --resume": "waits for machines that "
     "come and go; test_cache_family.py has the folder",

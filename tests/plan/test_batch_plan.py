@@ -62,7 +62,7 @@ def test_a_step_is_as_long_as_its_slowest_stage(folder: Path, quick: None) -> No
         known_rates(cache.block(0, cache.edge_types[0], 0), works[0], processes=1),
         LinkModel.of(Topology.flat(2)),
     )
-    common = {"num_features": 5, "row_bytes": 20, "weights_seconds": 1.0}
+    common = {"num_features": 5, "row_bytes": 20, "weights_seconds": 1.0, "hidden_width": 8}
     found = stages(drawn, works, [rates] * 2, model, **common)  # type: ignore[arg-type]
     by_stage = {row["stage"]: row["seconds"] for row in found["stages"]}
     assert by_stage["copy"] == pytest.approx(COPIES * 1e-4 * drawn.rows_PL[:, -1].max())
@@ -83,8 +83,13 @@ def test_a_plan_has_both(folder: Path, quick: None) -> None:
     assert (batches["batch_size"], batches["fanouts"], batches["drawn_steps"]) == (16, [3, 2], batches["steps"])
     assert sum(row["rows"] for row in batches["link_types"]) == pytest.approx(batches["rows_fetched"])
     assert batches["link_types"][0]["bytes"] == pytest.approx(20 * batches["link_types"][0]["rows"])
+    rows, columns = batches["features_by"]
+    assert rows["step_seconds"] == batches["step_seconds"]
+    assert rows["bytes"] == pytest.approx((20 + 8) * batches["rows_fetched"])
+    assert (rows["memory_bytes"], columns["memory_bytes"]) == (0, 90 * 20 // 2)
     text = io.StringIO()
     print_plan(found, text)
+    assert "features by rows and by columns" in text.getvalue()
     assert "mini-batches of 16 training nodes: estimate of an epoch" in text.getvalue()
     assert "no pilot was run, so that all are assumed to need the trainer's 200 epochs" in text.getvalue()
     assert "the exact pass of control variates is counted as a validation" in text.getvalue()

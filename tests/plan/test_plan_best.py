@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 from graphprep.errors import UsageError
+from graphprep.plan.batch_options import BatchPlan
 from graphprep.plan.convergence import Pilot, fit_convergence, pilot_trainings
 from graphprep.plan.search import Budget
+from graphprep.plan.time_to_accuracy import CONTROLLED, SAMPLED
 from graphprep.plan.training import TrainingPlan
 from graphprep.report.plan_tables import print_best
 from graphprep.topology import Topology
+from pipelines import batch_candidates, train_auto
 from pipelines import plan as plan_pipeline
 from pipelines import plan_best as best_pipeline
-from pipelines import train_auto
 from pipelines.plan import plan_training
 from pipelines.plan_best import plan_best
 from pipelines.train_auto import chosen_options, without_auto
@@ -112,6 +114,33 @@ def test_pilots_decide_whether_approximations_are_chosen(folder: Path, monkeypat
         assert (len(found["pilots"]["failed"]) > 0) == (factor == 100.0)
 
 
+def _quick_pilots(_cache, exact, _approximate, **_):  # type: ignore[no-untyped-def]
+    return fit_convergence(Pilot(training=exact, values=[epoch / 40 for epoch in range(1, 41)]), [])
+
+
+def test_batches_are_among_the_ways_where_pilots_show_their_epochs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards against batches that are advised although they did not arrive, and against epochs that are not counted."""
+    monkeypatch.setattr(best_pipeline, "run_pilots", _quick_pilots)
+    validations = {SAMPLED: [0.2, 0.99], CONTROLLED: [0.5]}
+    monkeypatch.setattr(batch_candidates, "run_batch_pilots", lambda *_, **__: validations)
+    monkeypatch.setattr(Any1, "__missing__", lambda *_: 1e-12)
+    shape, fixed = BatchPlan(batch_size=16, fanouts=(3, 2)), {"staleness", "staleness_grad", "wire", "weights_wire"}
+    found = plan_best(str(folder), BASE, fixed=fixed, budget=Budget(), pilot_epochs=40, batches=shape)
+    assert f"{CONTROLLED} did not reach 0.9900 in 40 epochs" in capsys.readouterr().err
+    [way] = [way for way in found["best"] if "batch_size" in way["options"]]
+    assert way["epochs"] == pytest.approx(2)
+    assert way["run_seconds"] == pytest.approx(2 * way["epoch_seconds"])
+    planned = plan_training(str(folder), BASE, batches=shape)["batches"]
+    assert way["row_bytes"] == round(planned["steps"] * sum(row["bytes"] for row in planned["link_types"]))
+    assert "it needs 0.05 times the epochs by the pilots" in way["reasons"]
+    run = parse(shlex.split(way["command"])[2:])
+    assert (run.batch_size, run.fanouts, run.control_variates) == (16, "3,2", False)
+    with pytest.raises(UsageError, match="--best with --batch-size needs --pilot EPOCHS"):
+        plan_best(str(folder), BASE, budget=Budget(), batches=shape)
+
+
 @pytest.mark.slow
 def test_pilots_are_runs_of_this_cache(folder: Path) -> None:
     """Guards against pilots that train something else, or leave files behind."""
@@ -137,6 +166,8 @@ def test_auto_adds_the_best_to_what_was_given(
     assert "--auto chose" in capsys.readouterr().err
     with pytest.raises(UsageError, match="--auto knows gcn and sage, not --model gat"):
         chosen_options(str(folder), ["--model", "gat"], pilot_epochs=0)
+    with pytest.raises(UsageError, match="steps of --batch-size exchange none"):
+        chosen_options(str(folder), ["--batch-size", "16"], pilot_epochs=0)
     with pytest.raises(UsageError, match="--pilot '0' must be a whole number"):
         without_auto(["--auto", "--pilot", "0"])
     with pytest.raises(UsageError, match="--hidden"):

@@ -23,7 +23,8 @@ SEEDS = np.array([3, 0, 150, 41])
 def matrix_of(graph: SamplingGraph, sums: Sums) -> NDArray[np.float64]:
     """What every edge counts, by the definitions: dense, rows are destinations."""
     matrix = graph.edges[HOMOGENEOUS_EDGE]
-    weights = np.ones(matrix.num_edges) if matrix.data is None else np.array(matrix.data, np.float64)
+    counts_one = matrix.data is None or sums == "messages"
+    weights = np.ones(matrix.num_edges) if counts_one else np.array(matrix.data, np.float64)
     rows = np.repeat(np.arange(NODES), np.diff(matrix.indptr))
     dense = np.zeros((NODES, NODES))
     np.add.at(dense, (rows, matrix.indices), weights)

@@ -238,7 +238,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against edges and nodes written behind the end of their arrays."""
     bounds_checked(
         "import numpy as np\n"
-        "from graphprep.sampling.rows import NodeRows\n"
+        "from graphprep.sampling.rows import ArrayRows\n"
         "from graphprep.sampling.schedule import Schedule\n"
         "from graphprep.core.types import HOMOGENEOUS_EDGE\n"
         "from tests.sampling.test_sampler import graph_of, random_graph, sampled\n"
@@ -254,6 +254,6 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "    sampled(timed, seeds, fanouts=(4, -1), until=np.arange(len(seeds)) * 50, time_strategy=strategy)\n"
         "Schedule(num_seeds=20, batch_size=3, seed=1, shuffle=True).batches(0)\n"
         "pieces, piece, row = [np.ones((3, 2)), np.ones((2, 2))], [0, 1, 0, 1, 0], [0, 0, 1, 1, 2]\n"
-        "rows = NodeRows(pieces, np.array(piece, np.int32), np.array(row))\n"
+        "rows = ArrayRows(pieces, np.array(piece, np.int32), np.array(row))\n"
         "rows.gather(np.array([4, 3, 3, 0]))\n"
     )

@@ -32,6 +32,7 @@ class HandmadeGraph:
     weight: Array | None = None
     edge_attr: Array | None = None
     edge_arrays: dict[str, Array] = field(default_factory=dict)
+    node_arrays: dict[str, Array] = field(default_factory=dict)
     num_classes: int = 0
     task: str = "classes"
     masks: dict[str, Array] = field(init=False)
@@ -228,7 +229,7 @@ def make_cache(
         if aggregated is not None:
             writer.array(f"{nodes}/x_aggregated", aggregated[1][rows])
         writer.array(f"{nodes}/y", graph.y[rows])
-        for name, mask in graph.masks.items():
+        for name, mask in (graph.masks | graph.node_arrays).items():
             writer.array(f"{nodes}/{name}", mask[rows])
         for q in range(num_parts):
             edges = (src_part == q) & (dst_part == p)
@@ -274,6 +275,7 @@ def make_cache(
             "edge_types": {"node__to__node": len(graph.src)},
             "directed": not _is_symmetric(graph.src, graph.dst, weight),
             "self_loops": {"node__to__node": int((graph.src == graph.dst).sum())},
+            "edge_arrays": {"node__to__node": [*graph.edge_arrays, *["edge_attr"] * (graph.edge_attr is not None)]},
             "num_features": {"node": graph.x.shape[1]},
             "num_classes": {"node": graph.num_classes},
             "num_splits": {"node": graph.masks["train_mask"].shape[1]},

@@ -131,14 +131,15 @@ class TrafficLog:
         entry.exact += (self._num_halo if direction == "backward" else self._num_sent) * width * _FP32
         entry.broadcast += self._block_rows * width * _FP32
 
-    def record_batch(self, *, width: int, sent: Mapping[int, int]) -> None:
-        """Record the features that a batch needed of this rank.
+    def record_batch(self, *, width: int, sent: Mapping[int, int], layer: int = 0) -> None:
+        """Record the features that a batch needed of this rank, or rows that it computed for those of others.
 
         Args:
             width: values a row.
             sent: bytes to each peer.
+            layer: that computes the rows; 0 for features.
         """
-        entry = self._entry(0, "batches", width)
+        entry = self._entry(layer, "batches", width)
         for peer, number in sent.items():
             entry.sent_P[peer] += number
         entry.exchanges += 1

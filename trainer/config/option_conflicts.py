@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from trainer.base.errors import OptionError
 from trainer.config.edge_shares import is_array_name
+from trainer.config.features_by import conflict_with_columns
 from trainer.config.options import (
-    EDGES,
-    LINKS,
     MODELS,
     OPTIONS,
     SNAPSHOT_MODELS,
@@ -37,8 +36,8 @@ def check_together(options: Options) -> None:
             raise OptionError(f"--exchange tensor {reason}; use --exchange boundary, or leave it out")
     if options.boundary_sampling < 1:
         _check_sampling(options, keeps=keeps)
-    if options.error_budget:
-        _check_error_budget(options, keeps=keeps)
+    if options.chooses_bits:
+        _check_bit_choice(options, keeps=keeps)
     if options.batch_size:
         _check_batches(options, keeps=keeps)
     if options.model == "gin" and options.precision == "fp16":
@@ -66,8 +65,8 @@ def check_together(options: Options) -> None:
 
 
 _OF_BATCHES = {
-    *("fanouts", "sampler", "draw", "eval_fanouts", "control_variates", "sampler_processes", "remote_row_cache"),
-    *("cache_policy", "sample_from"),
+    *("fanouts", "sampler", "draw", "time", "time_strategy", "eval_fanouts", "control_variates", "sampler_processes"),
+    *("remote_row_cache", "cache_policy", "sample_from", "features_by"),
 }
 _OF_RUNS = {"cache", "config", "model", "metric", "eval_negatives", "batch_size", "seed", "timeout", "verify"}
 _OF_LEARNING = {
@@ -202,9 +201,7 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
                 "layer"
             )
     for reason, applies in {
-        f"--task {EDGES}: batches are of nodes, or with --task {LINKS} of edges": options.learns_edge_labels,
         "--inductive: neighbours are drawn from the whole graph": options.inductive,
-        "--edge-features: batches have none": options.edge_features is not None,
         "--norm batch, for a node may be in the batches of several ranks; use --norm layer": options.norm == "batch",
         "--validate-from training: a step has the scores of its batch alone": options.validate_from == "training",
         "--staleness and --staleness-grad: a batch has no halo whose rows could be kept": keeps,
@@ -225,11 +222,35 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
             raise OptionError(f"--batch-size cannot be with {reason}; leave one of them out")
     if options.control_variates:
         _check_control_variates(options)
-    if options.sample_from == "owners" and not options.draws_at_owners:
-        raise OptionError(
-            f"--sample-from owners cannot be with --sampler {options.sampler} and --draw {options.draw}: owners draw "
-            "different neighbours of a node with equal probability; use --sample-from mapped"
-        )
+    if options.features_by == "columns" and (conflict := conflict_with_columns(options)):
+        raise OptionError(f"--features-by columns cannot be with {conflict}; leave one of them out")
+    if options.time is not None:
+        _check_time(options)
+    elif options.time_strategy != "uniform":
+        raise OptionError(f"--time-strategy {options.time_strategy} does nothing without --time; add it")
+    if options.sample_from == "owners" and options.obstacle_to_owners is not None:
+        raise OptionError(f"--sample-from owners cannot be with {options.obstacle_to_owners}; use --sample-from mapped")
+
+
+def _check_time(options: Options) -> None:
+    for reason, applies in {
+        f"--sampler {options.sampler}: seeds share the nodes that it draws, and each has a time of its own": (
+            options.sampler != "neighbour"
+        ),
+        f"--draw {options.draw}: the same neighbour is not drawn twice": options.draw == "replacement",
+        f"--time-strategy last and --draw {options.draw}: it takes the latest and draws none": (
+            options.time_strategy == "last" and options.draw == "weighted"
+        ),
+        f"--task {options.task} by the times of nodes: a pair has that of its edge; give --time edges": (
+            options.time == "nodes" and options.learns_pairs
+        ),
+        f"--task {options.task} and --eval-fanouts: an evaluation has one row a node, and not one for each pair": (
+            options.eval_fanouts is not None and options.learns_pairs
+        ),
+        "--control-variates: an exact pass over the whole graph has later neighbours too": options.control_variates,
+    }.items():
+        if applies:
+            raise OptionError(f"--time {options.time} cannot be with {reason}; leave one of them out")
 
 
 def _check_control_variates(options: Options) -> None:
@@ -239,6 +260,7 @@ def _check_control_variates(options: Options) -> None:
             not sums
         ),
         f"--task {options.task}: they are for batches of nodes": options.learns_pairs,
+        "--edge-features: they correct sums of neighbours' rows alone": options.reads_edge_features,
         f"--sampler {options.sampler}: they are for neighbours that are drawn for each node": options.sampler
         != "neighbour",
     }.items():
@@ -279,8 +301,10 @@ def obstacle_to_tensor(options: Options) -> str | None:
     return None
 
 
-def _check_error_budget(options: Options, *, keeps: bool) -> None:
+def _check_bit_choice(options: Options, *, keeps: bool) -> None:
+    name = "--error-budget" if options.error_budget else "--byte-budget"
     for reason, applies in {
+        "--byte-budget: one bounds the error, the other the bytes": bool(options.error_budget and options.byte_budget),
         f"--exchange {options.exchange}: bits and age are chosen for the rows that a pair of ranks exchanges": (
             options.exchange != "boundary"
         ),
@@ -293,7 +317,7 @@ def _check_error_budget(options: Options, *, keeps: bool) -> None:
         == "fp16",
     }.items():
         if applies:
-            raise OptionError(f"--error-budget cannot be with {reason}; leave one of them out")
+            raise OptionError(f"{name} cannot be with {reason}; leave one of them out")
 
 
 def _check_sampling(options: Options, *, keeps: bool) -> None:

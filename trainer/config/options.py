@@ -328,6 +328,17 @@ class Options:
         "same one perhaps several times; weighted: in proportion to the edges' weights",
         choices=("uniform", "replacement", "weighted"),
     )
+    time: str | None = _batches(
+        None,
+        "draw no neighbour that is later than its seed, by the array time of edges, or of the nodes where they begin",
+        choices=("edges", "nodes"),
+        default_words="neighbours of any time",
+    )
+    time_strategy: str = _batches(
+        "uniform",
+        "with --time which of the neighbours that are not later; uniform: any, as --draw says; last: the latest",
+        choices=("uniform", "last"),
+    )
     eval_fanouts: str | None = _batches(
         None,
         "validate and test on sampled neighbourhoods too, by so many neighbours for a node in each layer, as --fanouts",
@@ -346,6 +357,12 @@ class Options:
         "which the samplers of a machine share; owners: each has the edges of its part, and asks other ranks' for "
         "theirs; auto: mapped where it takes at most half of the free memory",
         choices=("auto", "mapped", "owners"),
+    )
+    features_by: str = _machine(
+        "rows",
+        "what ranks exchange for layer 1, with --batch-size; rows: the features of a batch's nodes; columns: each rank "
+        "keeps some columns of all nodes' features, and sends its part of the hidden rows; auto: the fewer bytes",
+        choices=("auto", "rows", "columns"),
     )
     remote_row_cache: str = _machine(
         "0",
@@ -391,6 +408,13 @@ class Options:
         0.0,
         "relative error that rows and their gradients may have; bits and age of each layer and pair of ranks are "
         "measured and chosen under it; 0: all are sent exactly",
+        "SHARE",
+        SHARE,
+    )
+    byte_budget: float = _exchange(
+        0.0,
+        "share of the bytes of rows and their gradients that training may send; bits and age of each layer and pair of "
+        "ranks are measured and chosen for the smallest error within it; 0: all are sent exactly",
         "SHARE",
         SHARE,
     )
@@ -487,9 +511,23 @@ class Options:
         return [10] * self.layers if self.fanouts is None else listed_fanouts(self.fanouts)
 
     @property
-    def draws_at_owners(self) -> bool:
-        """Whether the samplers of nodes' owners could draw their neighbours for others."""
-        return (self.sampler, self.draw) == ("neighbour", "uniform")
+    def chooses_bits(self) -> bool:
+        """Whether the run chooses bits and age of what is sent."""
+        return self.error_budget > 0 or self.byte_budget > 0
+
+    @property
+    def obstacle_to_owners(self) -> str | None:
+        """Why the samplers of nodes' owners could not draw their neighbours for others; None if they could."""
+        if (self.sampler, self.draw) != ("neighbour", "uniform"):
+            return (
+                f"--sampler {self.sampler} and --draw {self.draw}: owners draw different neighbours of a node with "
+                "equal probability"
+            )
+        if self.time is not None:
+            return f"--time {self.time}: owners do not know the times of seeds"
+        if self.reads_edge_features:
+            return "--edge-features: owners answer with nodes and weights alone"
+        return None
 
     @property
     def eval_fanout_list(self) -> list[int] | None:
@@ -515,6 +553,12 @@ class Options:
     def sums_messages(self) -> bool:
         """Whether the model sums functions of a neighbour's row and of its edge's features that are not linear."""
         return self.model == "gin" and self.edge_features is not None
+
+    @property
+    def reads_edge_features(self) -> bool:
+        """Whether the model reads features of edges, and not a decoder alone."""
+        has_option = self.model in EDGE_FEATURE_MODELS or is_own_model(self.model)
+        return self.edge_features is not None and has_option
 
     @property
     def learns_links(self) -> bool:

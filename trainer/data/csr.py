@@ -60,9 +60,13 @@ class Csr:
 
     def pattern(self, device: torch.device | None = None) -> Csr:
         """The same entries without weights, on `device`."""
-        features = None if self.features is None else self.features.to(device)
+        return replace(self, weights=None).to(device)
+
+    def to(self, device: torch.device | None) -> Csr:
+        """The same on `device`."""
+        weights, features = (None if of is None else of.to(device) for of in (self.weights, self.features))
         indptr, indices = self.indptr.to(device), self.indices.to(device)
-        return replace(self, indptr=indptr, indices=indices, weights=None, features=features)
+        return replace(self, indptr=indptr, indices=indices, weights=weights, features=features)
 
 
 def indptr_of(counts: Tensor, data_type: torch.dtype) -> Tensor:

@@ -30,6 +30,8 @@ class EdgeLabels:
     features_kD: Tensor | None
     """What the decoder reads of edges; None for nothing"""
     hash_k: Tensor
+    copy_k: Tensor
+    """int64: which of the edges between the same two nodes each one is, in the store's order"""
     group_k: Tensor | None
     """int64: the place of each one's group in GROUPS by an array of the edges; None where the hash decides"""
 
@@ -54,6 +56,7 @@ class EdgeLabels:
             y=values_EC[:, 0].long() if are_classes else values_EC,
             features_kD=features_ED,
             hash_k=pair_hash(source_E, destination_E, seed),
+            copy_k=_copies(source_E, destination_E),
             group_k=None if groups is None else _group_numbers(groups),
         )
         return edges[edges.y >= 0 if are_classes else ~values_EC.isnan().all(1)]
@@ -65,6 +68,7 @@ class EdgeLabels:
             y=self.y[mask_k],
             features_kD=None if self.features_kD is None else self.features_kD[mask_k],
             hash_k=self.hash_k[mask_k],
+            copy_k=self.copy_k[mask_k],
             group_k=None if self.group_k is None else self.group_k[mask_k],
         )
 
@@ -95,6 +99,19 @@ def _features(part: Part) -> Tensor | None:
     """The features of all edges, those of this part's own rows first: float32 [E, D]."""
     pieces = [block.features for block in (part.local, *part.remote.values()) if block.features is not None]
     return torch.cat(pieces) if pieces else None
+
+
+def _copies(source_E: Tensor, destination_E: Tensor) -> Tensor:
+    """How many edges between the same two nodes come before each one: int64 [E]."""
+    order_E = source_E.argsort(stable=True)
+    order_E = order_E[destination_E[order_E].argsort(stable=True)]
+    ends = torch.stack([source_E[order_E], destination_E[order_E]])
+    is_first_E = torch.ones(len(source_E), dtype=torch.bool)
+    is_first_E[1:] = (ends[:, 1:] != ends[:, :-1]).any(0)
+    place_E = torch.arange(len(source_E))
+    copy_E = torch.empty_like(place_E)
+    copy_E[order_E] = place_E - torch.where(is_first_E, place_E, 0).cummax(0).values
+    return copy_E
 
 
 def _group_numbers(groups: Part) -> Tensor:

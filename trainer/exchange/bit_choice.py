@@ -16,9 +16,10 @@ counts w = |X| |G|, the norm of its rows times that of their gradients, over the
 |G| |dX| with rows that are dX off, and the weights' gradient by at most |X| |dG| with gradients that are dG off, so
 both directions have the same weight. The error of all is E^2 = sum of w (e_forward^2 + e_backward^2) / 2.
 
-The cheapest choice with E at most the budget is a knapsack. It is filled greedily: all links begin exact, and the step
-along the lower hull of a link's (seconds, error) that saves the most seconds for its error is taken first. What is
-chosen depends on numbers that all ranks have alike, and on nothing else.
+The cheapest choice with E at most the budget is a knapsack, and so is the choice with the smallest E whose cost is at
+most a limit. Both are filled greedily: all links begin exact, and the step along the lower hull of a link's (cost,
+error) that saves the most for its error is taken first, until E would be above the budget, or the cost is within the
+limit. What is chosen depends on numbers that all ranks have alike, and on nothing else.
 """
 
 from __future__ import annotations
@@ -93,8 +94,13 @@ class Measured:
 
 
 def unmeasured(budget: float) -> Choice:
-    """What rows are sent with in every epoch until they have been measured."""
+    """What rows are sent with in every epoch until they have been measured, under a bound on the error."""
     return Choice(next((bits for bits, error in _NOMINAL_ERRORS.items() if error <= budget), EXACT.bits), 1)
+
+
+def unmeasured_within(share: float, known: Sequence[int]) -> Choice:
+    """The same within a share of the bytes: the most of the known bits that keep within it, or the fewest."""
+    return Choice(max((bits for bits in known if bits <= share * EXACT.bits), default=min(known)), 1)
 
 
 def weights_of(links: Mapping[LinkKey, Measured]) -> dict[LinkKey, float]:
@@ -120,15 +126,18 @@ def choose(
     links: Mapping[LinkKey, Measured],
     weights: Mapping[LinkKey, float],
     costs: Mapping[LinkKey, Mapping[Choice, float]],
-    budget: float,
+    budget: float = math.inf,
+    *,
+    enough: float = 0.0,
 ) -> dict[LinkKey, Choice]:
-    """The choice of each link whose costs together are small and whose error is at most `budget`.
+    """The choice of each link: costs together are small and the error is at most `budget`.
 
     Args:
         links: what was measured.
         weights: of each.
         costs: of each the choices that it has, with what each costs an epoch; the exact one among them.
         budget: E, 0 or more.
+        enough: all costs together that need not be less, so that the error is as small as it can be.
     """
     hulls = {
         key: _hull({choice: (cost, weights[key] * one.square_error(choice)) for choice, cost in costs[key].items()})
@@ -147,13 +156,15 @@ def choose(
     queue = [step for key in links if (step := next_step(key)) is not None]
     heapq.heapify(queue)
     used = math.fsum(hull[0].error for hull in hulls.values())
-    while queue:
+    spent = math.fsum(hull[0].cost for hull in hulls.values())
+    while queue and spent > enough:
         _, key = heapq.heappop(queue)
         hull, place = hulls[key], places[key]
         with_step = used + hull[place + 1].error - hull[place].error
         if with_step > allowed:
             continue
         used, places[key] = with_step, place + 1
+        spent += hull[place + 1].cost - hull[place].cost
         if (step := next_step(key)) is not None:
             heapq.heappush(queue, step)
     return {key: hulls[key][place].choice for key, place in places.items()}

@@ -91,6 +91,8 @@ class _Sent:
     """[R, F], float32: the sum of gradients less the sum of what was applied in their place"""
     epoch: int = 0
     """of the last send"""
+    num_bytes: int = 0
+    """that were sent since the budget was last told"""
     applied: list[Tensor] = field(default_factory=list)
     """|X - C|^2 in the epochs of the window"""
     window: _Window | None = None
@@ -149,6 +151,7 @@ class BudgetedExchange(HaloExchange):
             if is_due and len(packed):
                 outgoing[peer] = _encoded(link, exact, choice, packed.dtype)
                 link.epoch = context.epoch
+                link.num_bytes += len(outgoing[peer])
             if link.window is not None and link.copy is not None:
                 link.applied.append((exact - link.copy).square().sum())
             if self.direction == "backward" and link.copy is not None:
@@ -186,6 +189,7 @@ class BudgetedExchange(HaloExchange):
         numbers = RowNumbers(
             rows=exact.shape[0],
             width=exact.shape[1],
+            sent=link.num_bytes,
             square=square,
             applied=torch.where(applied == 0, 0.0, applied / square - masks.to(applied) / age).clamp(min=0),
             drift=drift,
@@ -193,6 +197,7 @@ class BudgetedExchange(HaloExchange):
             rounding=rounding,
         )
         self.budget.note(layer, self.direction, peer, numbers)
+        link.num_bytes = 0
 
     def _receive_links(
         self,

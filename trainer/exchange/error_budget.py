@@ -2,12 +2,16 @@
 
 Epochs come in cycles of 9. Rows of its first epoch are compared with those of the next eight; then all ranks sum what
 each has measured of its own rows, a few dozen numbers a link, and choose the same (`trainer.exchange.bit_choice`).
-Until the first choice every row is sent in every epoch, in the fewest of 4 bits a value and more that the budget
-allows.
 
-The choice rests on what was measured before it, and in the first epochs gradients soon become less alike. So the first
+With `--error-budget` they choose what takes the fewest seconds on links within the error that is allowed. Until the
+first choice every row is sent in every epoch, in the fewest of 4 bits a value and more that the budget allows. The
+choice rests on what was measured before it, and in the first epochs gradients soon become less alike. So the first
 choice uses a quarter of the square of the budget, and each one at most twice as much as the one before it. If a
 measurement shows a larger error than the budget, the next choice uses less in proportion.
+
+With `--byte-budget` they choose the smallest error within the bytes that are allowed, whatever that error is. Until the
+first choice every row is sent in every epoch, in the most bits that keep within them, or in 2; if that is more than
+they allow, what is left of the run has so much less.
 
 Letters: K layers and directions, P ranks, M numbers.
 """
@@ -34,6 +38,7 @@ from trainer.exchange.bit_choice import (
     choose,
     error_of,
     unmeasured,
+    unmeasured_within,
     weights_of,
 )
 from trainer.exchange.packed_rows import BITS, NARROW_BITS, message_bytes
@@ -47,6 +52,8 @@ CYCLE = WINDOW + 1
 _ROUNDED = (*NARROW_BITS, 16)
 _LEAST_SHARE, _FIRST_SHARE, _GROWTH, _MARGIN = 0.05, 0.25, 2.0, 0.9
 """The margin is for what the formula leaves out, and for errors that grow until they are measured."""
+_BYTE_MARGIN = 0.95
+"""This one is for rows that are sent earlier than their age where ages change, and for the last cycle."""
 _CHOICES = [Choice(bits, age) for bits in BITS for age in AGES]
 
 
@@ -55,6 +62,8 @@ class RowNumbers(NamedTuple):
 
     rows: int
     width: int
+    sent: int
+    """Bytes since the last time."""
     square: Tensor
     applied: Tensor
     """|X - C|^2 / |X|^2, by the copy C that the receiver had, without what old masks do to it"""
@@ -70,22 +79,29 @@ class ErrorBudget:
 
     def __init__(
         self,
-        budget: float,
+        budget: float | None,
         communicator: Communicator,
         seconds_a_byte: Callable[[int, int], float],
         *,
+        byte_share: float = 1.0,
+        epochs: int = 0,
         stored_bytes: int,
     ) -> None:
         """Begin with as many bits for every link as the budget allows at least.
 
         Args:
-            budget: the error that is allowed, E of `trainer.exchange.bit_choice`, above 0.
+            budget: the error that is allowed, E of `trainer.exchange.bit_choice`, above 0; None where bytes decide.
+            byte_share: the share of the bytes that training passes may send, where they decide.
+            epochs: of the run, over which the bytes are divided.
             communicator: the ranks of the run.
             seconds_a_byte: of the slowest link from one rank to another.
             stored_bytes: of a value of the rows.
         """
         self._budget, self._communicator, self._seconds_a_byte = budget, communicator, seconds_a_byte
-        self._stored_bytes, self._first = stored_bytes, unmeasured(budget)
+        self._stored_bytes, self._byte_share, self._epochs = stored_bytes, byte_share, epochs
+        self._first = unmeasured_within(byte_share, BITS) if budget is None else unmeasured(budget)
+        self._sent_bytes = 0.0
+        """of all ranks since the first epoch"""
         self._first_epoch: int | None = None
         self._decided_in = 0
         self._share = _FIRST_SHARE
@@ -129,11 +145,19 @@ class ErrorBudget:
         weights = weights_of(links)
         self.measured_error = math.sqrt(math.fsum(weights[key] * one.applied for key, one in links.items()))
         self.greatest_error = max(self.measured_error, self.greatest_error or 0.0)
-        if not is_first:
-            of_budget = (_MARGIN * self._budget / max(self.measured_error, 1e-30)) ** 2
-            self._share = min(1.0, max(_LEAST_SHARE, self._share * min(of_budget, _GROWTH)))
-        costs = {key: {choice: self._seconds(key, choice) for choice in _CHOICES} for key in links}
-        self._choices = choose(links, weights, costs, _MARGIN * self._budget * math.sqrt(self._share))
+        if self._budget is None:
+            self._choices = choose(
+                links,
+                weights,
+                {key: {choice: self._bytes(key, choice) for choice in _CHOICES} for key in links},
+                enough=self._allowed_bytes(epoch, math.fsum(self._bytes(key, EXACT) for key in links)),
+            )
+        else:
+            if not is_first:
+                of_budget = (_MARGIN * self._budget / max(self.measured_error, 1e-30)) ** 2
+                self._share = min(1.0, max(_LEAST_SHARE, self._share * min(of_budget, _GROWTH)))
+            costs = {key: {choice: self._seconds(key, choice) for choice in _CHOICES} for key in links}
+            self._choices = choose(links, weights, costs, _MARGIN * self._budget * math.sqrt(self._share))
         self._weights = weights
         self._errors = {key: math.sqrt(links[key].square_error(choice)) for key, choice in self._choices.items()}
         self.predicted_error = error_of(links, self._choices, weights)
@@ -141,26 +165,38 @@ class ErrorBudget:
         if self._communicator.is_main:
             log.log(logging.INFO if is_first else logging.DEBUG, "from epoch %d on: %s", epoch, self.in_words())
 
+    def _allowed_bytes(self, epoch: int, exact: float) -> float:
+        """What is left of the bytes for each epoch from this one on.
+
+        Args:
+            epoch: that begins.
+            exact: the bytes of an epoch in which all rows are sent exactly.
+        """
+        done = epoch - (self._first_epoch or epoch)
+        left = max(self._epochs - epoch + 1, CYCLE)
+        return max(0.0, _BYTE_MARGIN * self._byte_share * exact * (done + left) - self._sent_bytes) / left
+
     def _gathered(self) -> dict[LinkKey, Measured]:
         """What all ranks have measured of links with rows."""
         world, rank = self._communicator.world, self._communicator.rank
         keys = sorted(self._numbers)
-        size = 4 + 2 * WINDOW + len(_ROUNDED)
+        size = 5 + 2 * WINDOW + len(_ROUNDED)
         numbers_KPPM = torch.zeros(len(keys), world, world, size, dtype=torch.float64, device=self._communicator.device)
         for place, key in enumerate(keys):
-            for peer, (rows, width, square, applied, drift, residual, rounding) in self._numbers[key].items():
+            for peer, (rows, width, sent, square, applied, drift, residual, rounding) in self._numbers[key].items():
                 measured = torch.stack([square, applied, *drift, *residual, *rounding]).double()
-                numbers_KPPM[place, rank, peer, :2] = torch.tensor([rows, width], dtype=torch.float64)
+                numbers_KPPM[place, rank, peer, :3] = torch.tensor([rows, width, sent], dtype=torch.float64)
                 # An infinity times nothing would be no number in a sum.
-                numbers_KPPM[place, rank, peer, 2:] = measured.nan_to_num(nan=1e300, posinf=1e300)
+                numbers_KPPM[place, rank, peer, 3:] = measured.nan_to_num(nan=1e300, posinf=1e300)
         found = {}
         for (layer, way), of_key in zip(
             keys, self._communicator.all_reduce(numbers_KPPM, "who sends").tolist(), strict=True
         ):
             for source, of_source in enumerate(of_key):
-                for destination, (rows, width, square, applied, *more) in enumerate(of_source):
+                for destination, (rows, width, sent, square, applied, *more) in enumerate(of_source):
                     if not rows:
                         continue
+                    self._sent_bytes += sent
                     link = LinkKey(layer, way, source, destination)
                     self._shapes[link] = int(rows), int(width)
                     found[link] = Measured(
@@ -206,6 +242,7 @@ class ErrorBudget:
             groups[row["layer"], row["direction"], row["link_type"]].append(row)
         return {
             "budget": self._budget,
+            "byte_budget": self._byte_share if self._budget is None else None,
             "predicted_error": self.predicted_error,
             "measured_error": self.measured_error,
             "greatest_error": self.greatest_error,
@@ -235,4 +272,5 @@ class ErrorBudget:
                 for choice, number in sorted(counts.items())
             )
             parts.append(f"layer {layer} {direction}: {of_group}")
-        return f"--error-budget {self._budget:g}, predicted error {self.predicted_error:.3g}: {'; '.join(parts)}"
+        option = f"--byte-budget {self._byte_share:g}" if self._budget is None else f"--error-budget {self._budget:g}"
+        return f"{option}, predicted error {self.predicted_error:.3g}: {'; '.join(parts)}"

@@ -21,6 +21,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from trainer.config.options import Options, is_own_model
@@ -71,6 +72,12 @@ def tensor_layers(options: Options, layers: Sequence[LayerExchange]) -> Containe
 def column_counts(width: int, world: int) -> list[int]:
     """How many of a layer's columns each rank sums where the layer is tensor-parallel."""
     return [width // world + (rank < width % world) for rank in range(world)]
+
+
+def column_slices(width: int, world: int) -> list[slice]:
+    """Which columns these are."""
+    counts = column_counts(width, world)
+    return [slice(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]
 
 
 def exchanged_widths(options: Options, *, outputs: int, is_typed: bool, learns_rows: bool = False) -> dict[int, int]:

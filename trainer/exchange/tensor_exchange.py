@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from torch import Tensor
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Direction, TrafficLog
 from trainer.dist.communicator import Communicator
-from trainer.exchange.layer_exchanges import column_counts
+from trainer.exchange.layer_exchanges import column_slices
 from trainer.exchange.saturation import Saturation
 from trainer.exchange.wire import AsStored, Wire
 
@@ -63,7 +62,7 @@ class TensorExchange:
             layer, direction: under which bytes are recorded.
             context: the pass.
         """
-        columns, rank = _columns(rows_nF.shape[1], self.communicator.world), self.communicator.rank
+        columns, rank = column_slices(rows_nF.shape[1], self.communicator.world), self.communicator.rank
         width = columns[rank].stop - columns[rank].start
         all_NW = rows_nF.new_empty(sum(row_counts), width)
         by_rank = torch.split(all_NW, list(row_counts))
@@ -90,7 +89,7 @@ class TensorExchange:
         width: int,
     ) -> PendingColumns:
         """This rank's rows of all `width` columns, from all rows of this rank's own columns."""
-        columns, rank = _columns(width, self.communicator.world), self.communicator.rank
+        columns, rank = column_slices(width, self.communicator.world), self.communicator.rank
         rows_nF = all_NW.new_empty(row_counts[rank], width)
         by_rank = torch.split(all_NW, list(row_counts))
         rows_nF[:, columns[rank]] = by_rank[rank]
@@ -145,9 +144,3 @@ class TensorExchange:
                 incoming[peer].copy_(wire.decode(message))
 
         return receive
-
-
-def _columns(width: int, world: int) -> list[slice]:
-    """The columns of each rank."""
-    counts = column_counts(width, world)
-    return [slice(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]

@@ -57,6 +57,7 @@ class Aggregation:
         sums: str | None,
         tensor: TensorAggregation | None = None,
         weighted_edges: Blocks | None = None,
+        weighs_messages: bool = False,
     ) -> None:
         """Weigh the edges; every rank has to call it.
 
@@ -67,11 +68,12 @@ class Aggregation:
             sums: what edges count in a sum, `gcn`, `mean` or `sum`; None where the model sums nothing.
             tensor: the sums of tensor-parallel layers; None where there is none.
             weighted_edges: the edges as they count in a sum, where that is known already.
+            weighs_messages: whether the weights of the part's edges are what messages count.
         """
         device = communicator.device
         self.exchange, self.clock, self.num_rows = exchange, communicator.clock, part.num_rows
         self.sums, self.tensor = sums, tensor
-        self._part, self._device = part, device
+        self._part, self._device, self._weighs_messages = part, device, weighs_messages
         self.relations: Sequence[RelationSums] | None = None
         """What each sum is of, where relations are distinguished."""
         if part.typed is not None:
@@ -133,7 +135,7 @@ class Aggregation:
         return edge_feature_maxima([self._part.local, *self._part.remote.values()]).to(self._device)
 
     def patterns(self, *, with_loops: bool, with_features: bool) -> InEdges[EdgeBlocks]:
-        """The edges without weights, made when first used.
+        """The edges without weights, but for those of messages; made when first used.
 
         Args:
             with_loops: whether each node that has no self-loop gets one.
@@ -141,8 +143,9 @@ class Aggregation:
         """
         key = with_loops, with_features
         if key not in self._patterns:
-            local = self._part.local.pattern()
-            remote = {peer: block.pattern() for peer, block in self._part.remote.items()}
+            local, remote = self._part.local, dict(self._part.remote)
+            if with_loops or not self._weighs_messages:
+                local, remote = local.pattern(), {peer: block.pattern() for peer, block in remote.items()}
             if not with_features:
                 local, remote = _without_features(local, remote)
             if with_loops:
@@ -154,7 +157,7 @@ class Aggregation:
                 local,
                 remote,
                 self.exchange.sources,
-                lambda csr: EdgeBlocks(csr.pattern(self._device)),
+                lambda csr: EdgeBlocks(csr.to(self._device)),
             )
         return self._patterns[key]
 

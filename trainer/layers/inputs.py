@@ -186,7 +186,7 @@ class _FeatureSums:
 
     def aggregate(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
         sums_nG = _product(self._sums_nF, weight_FG, self._aggregation.clock)
-        return _with_edge_sums(sums_nG, self._aggregation, edge_weight)
+        return with_edge_sums(sums_nG, self._aggregation, edge_weight)
 
     def maximum(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
         return self._in_full().maximum(weight_FG, edge_weight=edge_weight)
@@ -220,11 +220,11 @@ class _FeaturesWithHalo:
             sums_nG = aggregation.with_halo(self._own.times(weight_FG, clock), self._halo.times(weight_FG, clock))
         else:
             sums_nG = _product(aggregation.with_halo(self._own.dense(), self._halo.dense()), weight_FG, clock)
-        return _with_edge_sums(sums_nG, aggregation, edge_weight)
+        return with_edge_sums(sums_nG, aggregation, edge_weight)
 
     def maximum(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
         max_nF = maximum_with_halo(self._own.dense(), self._halo.dense(), self._aggregation)
-        return _with_edge_maxima(max_nF, weight_FG, self._aggregation, edge_weight)
+        return with_edge_maxima(max_nF, weight_FG, self._aggregation, edge_weight)
 
     def messages(self, edge_weight: Tensor, bias_F: Tensor, weight_FG: Tensor | None = None) -> Tensor:
         of_pass = MessageSums(aggregation=self._aggregation, layer=1, context=self._context, has_constant_halo=True)
@@ -269,7 +269,7 @@ class Hidden:
             sums_nG = self.aggregation(product_nG, self.layer, self.context, compared=compared)
         else:
             sums_nG = _product(self._sums(), weight_FG, self.aggregation.clock)
-        return _with_edge_sums(sums_nG, self.aggregation, edge_weight)
+        return with_edge_sums(sums_nG, self.aggregation, edge_weight)
 
     def aggregate_by_relation(self, weights: Sequence[Tensor | None]) -> Tensor:
         """The sum over relations r of A_r D(H) W_r: float32 [n, G]. The rows travel once for all of them.
@@ -308,7 +308,7 @@ class Hidden:
     def maximum(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
         self._exchange_once()
         max_nF = maximum(self.rows_nF, self.aggregation, self.layer, self.context, self.mask)
-        return _with_edge_maxima(max_nF, weight_FG, self.aggregation, edge_weight)
+        return with_edge_maxima(max_nF, weight_FG, self.aggregation, edge_weight)
 
     def messages(self, edge_weight: Tensor, bias_F: Tensor, weight_FG: Tensor | None = None) -> Tensor:
         self._exchange_once()
@@ -363,14 +363,14 @@ def _product(rows_nF: Tensor, weight_FG: Tensor | None, clock: Clock) -> Tensor:
     return rows_nF if weight_FG is None else dense(rows_nF, weight_FG, clock)
 
 
-def _with_edge_sums(sums_nG: Tensor, aggregation: Aggregation, edge_weight: Tensor | None) -> Tensor:
+def with_edge_sums(sums_nG: Tensor, aggregation: Aggregation, edge_weight: Tensor | None) -> Tensor:
     """The sums of rows, and those of the features of edges, transformed by their weight if there is one."""
     if edge_weight is None:
         return sums_nG
     return dense(aggregation.edge_sums_nD, edge_weight, aggregation.clock).add_(sums_nG)
 
 
-def _with_edge_maxima(
+def with_edge_maxima(
     max_nF: Tensor, weight_FG: Tensor | None, aggregation: Aggregation, edge_weight: Tensor | None
 ) -> Tensor:
     """The maxima transformed by the weight, with those of the features of edges likewise."""

@@ -3,9 +3,10 @@
     s_i = sum over in-edges of relu(D(h_j) + f_ij U + b)
 
 (Hu et al. 2020, "Strategies for Pre-training Graph Neural Networks"; PyG's GINEConv), D being dropout. Weights of edges
-do not count. The rows of the halo travel as they do for a sum. A message has F values, so there are edges x F of them:
-they are made for some edges at a time, added up and freed, and the backward pass makes them again in the order of the
-transpose. With one round the halo's rows are still here then; with several they are fetched again.
+do not count; of a mini-batch each drawn edge counts as many times as it stands for. The rows of the halo travel as they
+do for a sum. A message has F values, so there are edges x F of them: they are made for some edges at a time, added up
+and freed, and the backward pass makes them again in the order of the transpose. With one round the halo's rows are
+still here then; with several they are fetched again.
 
 Under boundary sampling the messages of kept rows weigh 1/P times, so their sum is unbiased.
 """
@@ -99,7 +100,7 @@ class _Messages:
         for block, chunk, rows in self._chunks(edges):
             source_b = block.column_B[chunk]
             message_bF = self._before_relu(block, chunk, rows_CF, source_b).relu_()
-            weight_b = None if weight_C is None else weight_C.index_select(0, source_b)
+            weight_b = _weights(block, chunk, source_b, weight_C)
             sums_nF[block.rows][rows] += _row_sums(block, chunk, rows, weight_b, message_bF)
 
     def add_gradients(
@@ -111,8 +112,9 @@ class _Messages:
             source_b = block.row_B[chunk]
             before_bF = self._before_relu(block, chunk, rows_CF, source_b)
             grad_bF = torch.ops.aten.threshold_backward(grad_nF.index_select(0, block.column_B[chunk]), before_bF, 0.0)
-            if weight_C is not None:
-                grad_bF *= weight_C.index_select(0, source_b).unsqueeze(1)
+            weight_b = _weights(block, chunk, source_b, weight_C)
+            if weight_b is not None:
+                grad_bF *= weight_b.unsqueeze(1)
             grad_CF[block.rows][rows] += _row_sums(block, chunk, rows, None, grad_bF)
             assert block.features_BD is not None
             edge_grad_DF += _weighted(block.features_BD[chunk], grad_bF, block.indptr.dtype)
@@ -132,6 +134,15 @@ class _Messages:
         assert block.features_BD is not None
         products_bF = torch.addmm(self.bias_F, block.features_BD[chunk], self.edge_DF)
         return products_bF.add_(rows_CF.index_select(0, source_b))
+
+
+def _weights(block: RowBlock, chunk: slice, source_b: Tensor, weight_C: Tensor | None) -> Tensor | None:
+    """What each edge of a chunk counts, by its own weight and its source's; None where all count 1."""
+    of_edges = None if block.weight_B is None else block.weight_B[chunk]
+    if weight_C is None:
+        return of_edges
+    of_sources = weight_C.index_select(0, source_b)
+    return of_sources if of_edges is None else of_edges * of_sources
 
 
 def _row_sums(block: RowBlock, chunk: slice, rows: slice, weight_b: Tensor | None, values_bF: Tensor) -> Tensor:

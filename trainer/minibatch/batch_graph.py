@@ -28,6 +28,7 @@ from trainer.exchange.exchange import Exchange
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.inputs import LayerInput
 from trainer.layers.typed_features import TypedFeatures
+from trainer.minibatch.column_input import ColumnFeatures
 from trainer.minibatch.control_variates import ControlledRows, LayerHistory
 from trainer.minibatch.feature_rows import stretches
 from trainer.minibatch.rows_of_batch import RowsOfBatch
@@ -58,7 +59,7 @@ class BatchGraph:
 
     def __init__(
         self,
-        features: Tensor | TypedFeatures,
+        features: Tensor | TypedFeatures | ColumnFeatures,
         layers: Sequence[BatchLayer],
         context: PassContext,
         *,
@@ -71,7 +72,7 @@ class BatchGraph:
         """Begin a pass.
 
         Args:
-            features: [n + H, F] of the first layer; with node types those of each type.
+            features: [n + H, F] of the first layer; with node types those of each type; or some columns of all ranks'.
             layers: the first one first.
             context: the pass; its epoch is the number of the step, which decides the masks.
             first_share: of the entries of layer 1's input that is zeroed.
@@ -88,6 +89,9 @@ class BatchGraph:
         self._layer = 0
         if isinstance(features, Tensor):
             self.features: LayerInput = self.rows(features)
+        elif isinstance(features, ColumnFeatures):
+            self._layer = 1
+            self.features = features.of_pass(first_share, context)
 
     def rows(self, rows_nF: Tensor) -> RowsOfBatch:
         """The next layer's input: what the layer before gave."""
@@ -178,6 +182,14 @@ class BatchShape:
             )
         return layers
 
+    def first_layer(self, arrays: Mapping[str, Tensor]) -> BatchLayer:
+        """Layer 1 of another rank's batch, of one node type, from its edges, `ids` and `sizes` of `ColumnBatches`."""
+        computed, nodes = arrays["sizes"][:2].tolist()
+        [name] = self.type_names
+        counts = torch.tensor([[computed], [nodes]])
+        [layer] = self.layers({**arrays, "counts": counts, f"ids/{name}": arrays["ids"].long()})
+        return layer
+
     def _order(self, own_T: Sequence[int], all_T: Sequence[int]) -> Tensor | None:
         if len(all_T) == 1:
             return None
@@ -201,6 +213,7 @@ class BatchShape:
                 indptr=arrays[f"{prefix}/{side}_indptr"],
                 indices=arrays[f"{prefix}/{side}_indices"],
                 weights=arrays.get(f"{prefix}/{side}_{weights}"),
+                features=arrays.get(f"{prefix}/{side}_features"),
                 num_columns=len(ids),
             )
             for side, ids in (("own", own_ids), ("halo", halo_ids))
@@ -214,6 +227,7 @@ class BatchShape:
             self.communicator,
             sums=self.sums,
             weighted_edges=(own, {_ADDED: halo}),
+            weighs_messages=self.sums is None,
         )
 
     def _typed(self, rows_M: Tensor, rows_per_relation: Sequence[int], own_T: Sequence[int]) -> Typed:

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from trainer.base.traffic_log import TrafficLog
 from trainer.dist.communicator import Communicator, PendingAllToAll
+from trainer.minibatch.column_table import sent_type
 from trainer.minibatch.idle_time import IdleTime
 
 Arrays = Mapping[str, Tensor]
@@ -35,6 +37,32 @@ class PendingRows:
     """how many rows each rank requests of this one"""
     _asked_rows: Tensor = field(default_factory=lambda: torch.empty(0))
     """which ones, for rank after rank"""
+
+
+class FeatureSource(Protocol):
+    """Brings what a batch reads of features, in steps that every rank takes for the same batches in the same order."""
+
+    num_fetched: int
+    """rows of other ranks, of all batches that were finished"""
+    num_from_cache: int
+
+    def keep(self, numbers: Sequence[int], /) -> None:
+        """Make place for so many rows of other ranks, of each type."""
+
+    def begin(self, plans: Plans, /) -> Any:
+        """Step 1 for a batch with these arrays; what is returned has `plans` and goes through the other steps."""
+
+    def request(self, pending: Any, /) -> None:
+        """Step 2."""
+
+    def send(self, pending: Any, /) -> None:
+        """Step 3."""
+
+    def finish(self, pending: Any, /) -> list[Tensor]:
+        """Step 4: the features, on the host."""
+
+    def drop(self, pending: Any, /) -> None:
+        """Wait for what is on its way of a batch that is not trained on."""
 
 
 class FeatureRows:
@@ -60,9 +88,7 @@ class FeatureRows:
         self._idle, self._clock = idle, idle.clock
         self._of_types, self._data_type = of_types, data_type
         self._communicator, self._log = communicator, traffic_log
-        self._sent_types = [
-            data_type if x.is_floating_point() and data_type.itemsize < x.element_size() else x.dtype for x in of_types
-        ]
+        self._sent_types = [sent_type(x, data_type) for x in of_types]
         self._row_bytes = [x.shape[1] * kind.itemsize for x, kind in zip(of_types, self._sent_types, strict=True)]
         self.num_fetched, self.num_from_cache = 0, 0
         """rows of other ranks, of all batches that were finished"""

@@ -17,6 +17,10 @@ class IdleTime:
     def __enter__(self) -> None:
         self._started = time.perf_counter()
 
+    def add(self, seconds: float) -> None:
+        """Add seconds that the clock has under another activity."""
+        self.seconds += seconds
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
+from trainer.minibatch.column_batches import ColumnBatches
 from trainer.minibatch.control_variates import Histories
-from trainer.minibatch.feature_rows import FeatureRows, PendingRows
+from trainer.minibatch.feature_rows import FeatureSource, PendingRows
 from trainer.minibatch.idle_time import IdleTime
 from trainer.minibatch.ring import Slot
 from trainer.minibatch.sampler_process import SamplerProcesses
@@ -40,7 +42,9 @@ class ReadyBatch:
 
     slot: Slot
     features: Sequence[Tensor]
-    """[n, F] of each node type, on the host"""
+    """[n, F] of each node type, on the host; with `--features-by columns` this rank's columns of all ranks' nodes"""
+    plans: Sequence[Mapping[str, Tensor]] = ()
+    """where features came from, by type; with `--features-by columns` layer 1 of all ranks' batches"""
     histories: Sequence[Tensor] = ()
     """with control variates what `Histories.finish` gives"""
 
@@ -48,10 +52,10 @@ class ReadyBatch:
 @dataclass(slots=True, kw_only=True)
 class _UnderWay:
     slot: Slot
-    rows: Sequence[PendingRows]
+    rows: Sequence[Any]
     """of each source"""
     stage: int = 1
-    """how many of the steps of `FeatureRows` have been begun, of `_STAGES`"""
+    """how many of the steps of a `FeatureSource` have been begun, of `_STAGES`"""
     histories: PendingRows | None = None
     """those that change between epochs, once they are sent"""
 
@@ -62,7 +66,7 @@ class Pipeline:
     def __init__(
         self,
         samplers: SamplerProcesses,
-        rows: FeatureRows,
+        rows: FeatureSource,
         *,
         type_names: Sequence[str],
         num_batches: int,
@@ -115,7 +119,7 @@ class Pipeline:
             histories = self._histories.finish(batch.rows[1], batch.histories)
         if self._world > 1:
             self._turn()
-        return ReadyBatch(slot=batch.slot, features=features, histories=histories)
+        return ReadyBatch(slot=batch.slot, features=features, plans=batch.rows[0].plans, histories=histories)
 
     def close(self) -> None:
         """Wait for what is on its way, as all ranks do, and end the samplers."""
@@ -128,7 +132,7 @@ class Pipeline:
         self._samplers.close()
 
     @property
-    def _sources(self) -> Sequence[FeatureRows]:
+    def _sources(self) -> Sequence[FeatureSource]:
         return [self._rows] if self._histories is None else [self._rows, self._histories.fixed]
 
     def _send_histories(self, batch: _UnderWay) -> None:
@@ -155,11 +159,16 @@ class Pipeline:
             self._idle.clock.add_span("sample", slot.started, slot.ended)
             stage = 1 if self._world > 1 else _STAGES
             pending = [
-                source.begin([_plan(slot, f"{kind}/{name}/") for name in self._type_names])
+                source.begin(self._plans(slot, kind))
                 for kind, source in zip(("rows", "histories"), self._sources, strict=False)
             ]
             self._under_way.append(_UnderWay(slot=slot, rows=pending, stage=stage))
             self._send_histories(self._under_way[-1])
+
+    def _plans(self, slot: Slot, kind: str) -> Sequence[Mapping[str, Tensor]]:
+        if isinstance(self._rows, ColumnBatches):
+            return [slot.arrays]
+        return [_plan(slot, f"{kind}/{name}/") for name in self._type_names]
 
 
 def _plan(slot: Slot, prefix: str) -> Mapping[str, Tensor]:

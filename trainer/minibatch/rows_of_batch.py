@@ -12,8 +12,9 @@ from torch import Tensor
 
 from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.layers.attention import Attention
-from trainer.layers.inputs import Hidden, Projected
+from trainer.layers.inputs import Hidden, Projected, with_edge_maxima, with_edge_sums
 from trainer.layers.maximum import maximum_with_halo
+from trainer.layers.messages import MessageSums
 from trainer.sparse.dense import dense
 
 
@@ -25,9 +26,11 @@ class RowsOfBatch(Hidden):
     """None after the last hop, where a layer has its own rows alone"""
 
     def aggregate(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
+        return with_edge_sums(self._aggregate(weight_FG), self.aggregation, edge_weight)
+
+    def _aggregate(self, weight_FG: Tensor | None) -> Tensor:
+        """The sums of rows alone."""
         aggregation, halo_HF = self.aggregation, self._halo()
-        if edge_weight is not None:
-            aggregation.check_edge_features()
         if weight_FG is None:
             return self._sums()
         num_rows, num_edges = len(self.rows_nF) + len(halo_HF), aggregation.num_edges
@@ -41,15 +44,22 @@ class RowsOfBatch(Hidden):
         return torch.cat([self.rows_nF, self._halo()])
 
     def maximum(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
-        if edge_weight is not None:
-            self.aggregation.check_edge_features()
         self._check_pattern()
         max_nF = maximum_with_halo(self.rows_nF, self._halo(), self.aggregation)
-        return max_nF if weight_FG is None else dense(max_nF, weight_FG, self.aggregation.clock)
+        return with_edge_maxima(max_nF, weight_FG, self.aggregation, edge_weight)
 
-    def messages(self, edge_weight: Tensor, bias_F: Tensor, weight_FG: Tensor | None = None) -> Tensor:  # noqa: ARG002
-        self.aggregation.check_edge_features()
-        raise AssertionError("a batch has no features of edges")
+    def messages(self, edge_weight: Tensor, bias_F: Tensor, weight_FG: Tensor | None = None) -> Tensor:
+        if self.aggregation.sums is not None:
+            with found_by_every_rank():
+                raise TrainingError(
+                    "with --batch-size a model that sums messages makes no other sums; leave 'sums' out of its class, "
+                    "or leave --batch-size out"
+                )
+        of_pass = MessageSums(
+            aggregation=self.aggregation, layer=self.layer, context=self.context, has_constant_halo=True
+        )
+        sums_nF = of_pass(self.rows_nF, self._halo(), edge_weight, bias_F).to(self.rows_nF.dtype)
+        return sums_nF if weight_FG is None else dense(sums_nF, weight_FG, self.aggregation.clock)
 
     def project(self, weight_FG: Tensor) -> Projected:
         self._check_pattern()

@@ -50,7 +50,8 @@ class SamplerProcesses:
         Args:
             cache: the folder.
             rank: whose batches are made.
-            seeds: int64, all ranks' seeds, in an order that does not depend on ranks: nodes [B], or pairs [2, B].
+            seeds: int64, all ranks' seeds, in an order that does not depend on ranks: nodes [B], pairs [2, B], or edges
+                [3, B], with the number of each among the edges between its nodes.
             removed: int64 [2, K], pairs of nodes between which there is no edge in batches; None for none.
             batch: the fields of graphprep's `BatchOptions`.
             epochs: the first and the last one.
@@ -61,6 +62,7 @@ class SamplerProcesses:
             owners: where other ranks' samplers are asked for neighbours; None where each has all. Closed here.
         """
         self._rank, self._next = rank, 0
+        self._first: Slot | None = None
         self._readers: list[RingReader] = []
         theirs: list[int] = []
         requests = []
@@ -80,6 +82,7 @@ class SamplerProcesses:
             "cache": os.path.abspath(cache),
             "part": rank,
             "seeds": files["seeds"].fileno(),
+            "rows_of_seeds": 1 if seeds.dim() == 1 else len(seeds),
             "removed": None if removed is None else files["removed"].fileno(),
             "batch": dict(batch),
             "epochs": epochs,
@@ -106,12 +109,21 @@ class SamplerProcesses:
         for file in files.values():
             file.close()
 
+    def peek(self) -> Slot:
+        """Wait for the next batch, which `next` will give once more; see there."""
+        if self._first is None:
+            self._first = self.next()
+        return self._first
+
     def next(self) -> Slot:
         """Wait for the next batch.
 
         Raises:
             TrainingError: a process has ended, or says why it cannot go on.
         """
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
         reader = self._readers[self._next % len(self._readers)]
         self._next += 1
         slot = reader.next()
@@ -127,6 +139,11 @@ class SamplerProcesses:
         """Rows of each node type that the plans of rows have place for, known with the first batch."""
         kept: dict[str, int] = self._readers[0].facts["num_kept"]
         return kept
+
+    def miss_share(self) -> float:
+        """The expected share of other ranks' rows that are not kept when a batch needs them, known likewise."""
+        share: float = self._readers[0].facts["miss_share"]
+        return share
 
     def close(self) -> None:
         """Close the pipes, which ends the processes."""

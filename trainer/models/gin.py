@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.layers.inputs import LayerInput
+from trainer.minibatch.column_input import summed_over_columns
 from trainer.models.plan import Plan, with_bias, zeros
 
 
@@ -30,10 +31,13 @@ class GinLayer(nn.Module):
         self.second_GG, self.second_bias_G = plan.weight(width, width_out), plan.bias(width_out, is_last=is_last)
 
     def forward(self, rows: LayerInput) -> Tensor:
-        sums_nG = self.of_neighbours(rows).float()
         # One a column: the gradient of a single number is summed in an order that depends on the number of threads.
-        own_share_G = (1 + self.epsilon).expand(sums_nG.shape[1])
-        hidden_nG = (sums_nG + rows.own(self.first_FG) * own_share_G).add_(self.first_bias_G).relu_()
+        own_share_G = (1 + self.epsilon).expand(self.first_FG.shape[1])
+
+        def sums(part: LayerInput) -> Tensor:
+            return self.of_neighbours(part).float() + part.own(self.first_FG) * own_share_G
+
+        hidden_nG = summed_over_columns(rows, sums).add_(self.first_bias_G).relu_()
         return with_bias(hidden_nG @ self.second_GG, self.second_bias_G)
 
     def of_neighbours(self, rows: LayerInput) -> Tensor:

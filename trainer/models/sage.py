@@ -15,6 +15,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from trainer.layers.inputs import LayerInput
+from trainer.minibatch.column_input import summed_over_columns
 from trainer.models.plan import Plan, with_bias
 
 
@@ -32,7 +33,10 @@ class SageLayer(nn.Module):
         self.bias_G = plan.bias(width_out, is_last=is_last)
 
     def forward(self, rows: LayerInput) -> Tensor:
-        return with_bias(self.of_neighbours(rows).float().add_(rows.own(self.own_FG)), self.bias_G)
+        def sums(part: LayerInput) -> Tensor:
+            return self.of_neighbours(part).float().add_(part.own(self.own_FG))
+
+        return with_bias(summed_over_columns(rows, sums), self.bias_G)
 
     def of_neighbours(self, rows: LayerInput) -> Tensor:
         """What the in-neighbours add: [n, G]."""

@@ -34,6 +34,8 @@ class RowBlock:
     """`indptr` in the host's memory"""
     features_BD: Tensor | None
     """float32, of each edge; None where edges have none"""
+    weight_B: Tensor | None = None
+    """float32, what each edge counts; None where every edge counts 1"""
 
     @property
     def num_rows(self) -> int:
@@ -59,7 +61,7 @@ class RowBlock:
 
 
 class EdgeBlocks:
-    """A matrix whose weights do not count, in blocks of rows."""
+    """The edges of a matrix in blocks of rows."""
 
     def __init__(self, csr: Csr) -> None:
         self.csr = csr
@@ -97,6 +99,7 @@ class EdgeBlocks:
                         column_B=csr.indices[first:final],
                         host_indptr=host_indptr,
                         features_BD=None if csr.features is None else csr.features[first:final],
+                        weight_B=None if csr.weights is None else csr.weights[first:final],
                     )
                 )
             begin, first = end, final

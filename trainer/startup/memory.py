@@ -38,8 +38,9 @@ _SLOTS = 8
 """Batches that are sampled and not trained on yet, at most."""
 _BYTES_OF_A_DRAWN_EDGE, _BYTES_OF_A_BATCH_NODE = 8, 32
 _BYTES_OF_A_READ_EDGE, _BYTES_OF_A_NODE = 24, 40
-"""In the sampler, while it puts the edges of a part in order for the file that all samplers map, or with links, whose
-later edges are taken out, those of all parts; then these are 4 to 8 an edge."""
+"""In the sampler, while it puts the edges of a part in order for the file that all samplers map, or those of all parts:
+with links, whose later edges are taken out, and with features of edges, whose places it finds. Then these are 4 to 8 an
+edge."""
 _SMALL_BATCH = 4096
 """Pairs of a batch that is advised."""
 _BLOCK = 1 << 20
@@ -180,8 +181,12 @@ def _with_batches(options: Options, sizes: Sizes, total: dict[str, int]) -> dict
     all_bytes = num_nodes * sizes.features * _FP32
     if sizes.others and (share := kept_share(options.remote_row_cache, all_bytes)):
         total["kept rows"] = int(share * all_bytes)
-    read_edges = num_edges if options.learns_links and options.sample_from != "owners" else sizes.edges
-    slots = _SLOTS * (_BYTES_OF_A_DRAWN_EDGE * drawn + _BYTES_OF_A_BATCH_NODE * nodes)
+    if sizes.others and options.features_by == "columns":  # N x F / P of them are as many as own rows have, on average
+        total["columns"] = sizes.rows * sizes.features * _FP32
+    reads_all = (options.learns_links and options.sample_from != "owners") or options.reads_edge_features
+    read_edges = num_edges if reads_all else sizes.edges
+    of_edge = _BYTES_OF_A_DRAWN_EDGE + (_FP32 * sizes.edge_features if options.reads_edge_features else 0)
+    slots = _SLOTS * (of_edge * drawn + _BYTES_OF_A_BATCH_NODE * nodes)
     return total | {
         "adjacency": total["adjacency"] // 2,
         "activations": 3 * sizes.rows * width * _FP32,
@@ -213,8 +218,8 @@ def _of_encoder(options: Options, sizes: Sizes) -> dict[str, int]:
 
 
 def _budget_rows(received: int, sent: int) -> int:
-    """Rows in fp32 that --error-budget keeps of a layer: forward and backward the copies of both ends and the rows of
-    the cycle's first epoch, of gradients what is owed, and of rows those without dropout."""
+    """Rows in fp32 that --error-budget and --byte-budget keep of a layer: forward and backward the copies of both ends
+    and the rows of the cycle's first epoch, of gradients what is owed, and of rows those without dropout."""
     return 2 * (received + 2 * sent) + received + sent
 
 
@@ -282,7 +287,7 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
         * b
         * ((received if options.staleness != "none" else 0) + (sent if options.staleness_grad != "none" else 0))
     )
-    if options.error_budget:
+    if options.chooses_bits:
         kept = sum(sent_widths) * _FP32 * _budget_rows(received, sent)
     total = {
         "weights": weights * _FP32 * _COPIES_OF_WEIGHTS,
@@ -370,7 +375,7 @@ def _of_relation_attention(options: Options, sizes: Sizes, typed: TypedSizes) ->
     in_motion = typed.sources * (made + 1) * width * _FP32 + (4 * n + 2 * halo) * width * _FP32
     received = sizes.others if options.exchange == "broadcast" else sizes.largest_halo if is_sequential else halo
     kept = (received if options.staleness != "none" else 0) + (sizes.sent if options.staleness_grad != "none" else 0)
-    if options.error_budget:
+    if options.chooses_bits:
         kept = _budget_rows(received, sizes.sent) * _FP32 // b
     matrices = typed.relations * made * width + 4 * width
     weights = options.layers * matrices * width + typed.feature_weights * options.input_width
@@ -394,6 +399,19 @@ def available_bytes() -> int:
     if of_control_groups is not None:
         limits.append(of_control_groups)
     return min(limits, default=1 << 62)
+
+
+def fits_on_machines(facts: Sequence[Mapping[str, Any]], needed: int) -> bool:
+    """Whether `needed` bytes of each rank take at most half of the memory that is free on every machine.
+
+    Args:
+        facts: of each rank: `host`, and the bytes `available` to it.
+        needed: of each rank.
+    """
+    hosts: dict[str, list[int]] = {}
+    for fact in facts:
+        hosts.setdefault(fact["host"], []).append(fact["available"])
+    return all(len(available) * needed <= min(available) / 2 for available in hosts.values())
 
 
 def check_memory(facts: Sequence[Mapping[str, Any]], options: Options, sizes: Sequence[Sizes]) -> None:

@@ -15,6 +15,9 @@ from trainer.data.objective import Objective
 from trainer.dist.rank_info import RankInfo
 from trainer.layers.sums import check_sums
 
+TIME = "time"
+"""the array of times, of edges and of nodes"""
+
 
 def check_world(cache: Cache, rank_info: RankInfo) -> None:
     """Refuse a number of ranks that is not the number of parts.
@@ -62,6 +65,7 @@ def check_task(cache: Cache, options: Options) -> None:
     check_sums(options, cache)
     if options.batch_size:
         _check_batches(cache)
+        _check_times(options, cache)
     _check_edge_features(options, cache)
     if options.learns_pairs:
         _check_edge_split(options, cache)
@@ -101,16 +105,21 @@ def ignored_arrays(options: Options, cache: Cache) -> list[str]:
             f"the edges' weights count in the sums of --model {options.model}, and not in maxima or attention"
         )
     of_edges = {array for relation in cache.relations for array in cache.edge_arrays(relation.key)}
-    if unread := sorted(of_edges - {options.edge_features, options.edge_label, options.edge_split}):
+    read = {options.edge_features, options.edge_label, options.edge_split, TIME if options.time == "edges" else None}
+    if unread := sorted(of_edges - read):
         reads_some = options.model in EDGE_FEATURE_MODELS or options.learns_edge_labels
         why = "--edge-features does not name them" if reads_some else f"--model {options.model} reads none"
         sentences.append(f"the edges' arrays {', '.join(unread)} are ignored: {why}")
     unlearnt = [kind.name for kind in cache.node_types if kind.name != cache.node_type and cache.has_labels(kind.name)]
     if unlearnt:
         sentences.append(f"the labels of {', '.join(unlearnt)} are ignored: --target {cache.node_type} is learnt")
-    others = sorted({array for kind in cache.node_types for array in cache.unread_node_arrays(kind.name)})
-    if others:
+    reads_node_times = options.time == "nodes" or (options.time is not None and not options.learns_pairs)
+    of_nodes = {array for kind in cache.node_types for array in cache.unread_node_arrays(kind.name)}
+    if others := sorted(of_nodes - {TIME if reads_node_times else None}):
         sentences.append(f"the nodes' arrays {', '.join(others)} are ignored: no model reads them")
+    if options.time is not None and options.eval_fanouts is None:
+        also = "" if options.learns_pairs else "; --eval-fanouts would draw by time there too"
+        sentences.append(f"--time is for training: validation and test read neighbours of any time{also}")
     if options.boundary_sampling == 0:
         sentences.append("--boundary-sampling 0 sends no row, so edges between parts do not count in training")
     return sentences
@@ -133,6 +142,24 @@ def _check_batches(cache: Cache) -> None:
         raise TrainingError(
             "--batch-size needs graphprep, whose processes sample for the trainer; install graphprep here, or leave "
             "--batch-size out"
+        )
+
+
+def _check_times(options: Options, cache: Cache) -> None:
+    """Refuse draws by times that edges, or nodes, do not have."""
+    if options.time is None:
+        return
+    edges_have = any(TIME in cache.edge_arrays(relation.key) for relation in cache.relations)
+    with_times = [kind.name for kind in cache.node_types if TIME in cache.unread_node_arrays(kind.name)]
+    if not (edges_have if options.time == "edges" else with_times):
+        raise TrainingError(
+            f"the {options.time} of {cache.folder} have no array {TIME!r}, by which --time {options.time} draws; "
+            "import the graph with their times, or leave --time out"
+        )
+    if not options.learns_pairs and cache.node_type not in with_times:
+        raise TrainingError(
+            f"--time needs the times of the nodes that are learnt, and those of type {cache.node_type} of "
+            f"{cache.folder} have no array {TIME!r}; import the graph with them, or leave --time out"
         )
 
 

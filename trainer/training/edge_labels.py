@@ -54,12 +54,14 @@ class EdgeSupervision:
             OptionError: the class weights do not fit.
         """
         self._communicator = communicator
-        self._groups = edges.groups(
+        self.groups: Mapping[str, EdgeLabels] = edges.groups(
             None if is_array_name(options.edge_split) else find_split(options, edges.hash_k, communicator)
         )
-        counts = communicator.all_reduce_numbers([len(group.pairs) for group in self._groups.values()], "preparation")
-        self._counts = dict(zip(self._groups, counts, strict=True))
-        self._labels = {name: group.y.to(communicator.device) for name, group in self._groups.items()}
+        counts = communicator.all_reduce_numbers([len(group.pairs) for group in self.groups.values()], "preparation")
+        self._counts = dict(zip(self.groups, counts, strict=True))
+        self.labels: Mapping[str, Tensor] = {
+            name: group.y.to(communicator.device) for name, group in self.groups.items()
+        }
         are_classes = edges.y.dim() == 1
         self._objective = Objective(
             task="classes" if are_classes else "regression", metric=objective.metric, num_outputs=num_outputs
@@ -69,7 +71,7 @@ class EdgeSupervision:
             what = f"{options.edge_label} has {num_outputs} classes" if are_classes else "numbers are learnt"
             with found_by_every_rank():
                 raise OptionError(f"--class-weights {options.class_weights}, but {what}; leave it out or change it")
-        self._loss = Loss(self._objective, options.class_weights, self._label_counts(), communicator.device)
+        self.loss = Loss(self._objective, options.class_weights, self._label_counts(), communicator.device)
         self._scores = PairScores(rows=rows, decoder=decoder, size=options.pair_batch)
 
     @property
@@ -79,17 +81,17 @@ class EdgeSupervision:
         return f"{train} edges are learnt, {val} validated and {test} tested; all of them stay in the graph"
 
     def backward(self, rows_nF: Tensor, factor: float, _epoch: int, /) -> Tensor:
-        labels = self._labels["train"]
+        labels = self.labels["train"]
 
         def loss_of(batch: Batch, scores_kC: Tensor) -> Tensor:
-            return self._loss.sum(scores_kC, labels[batch.stretch]) / self._loss.divisor
+            return self.loss.sum(scores_kC, labels[batch.stretch]) / self.loss.divisor
 
         return self._scores.backward(rows_nF, factor, [self._list("train")], loss_of)
 
     @torch.no_grad()
     def measure(self, rows_nF: Tensor, *groups: Group) -> list[Measured]:
         scores = self._scores.of(rows_nF, *map(self._list, groups))
-        of_groups = [(scores_kC, self._labels[group]) for scores_kC, group in zip(scores, groups, strict=True)]
+        of_groups = [(scores_kC, self.labels[group]) for scores_kC, group in zip(scores, groups, strict=True)]
         return [Measured(value=value) for value in measure(self._objective, of_groups, self._communicator)]
 
     def facts(self) -> Mapping[str, Any]:
@@ -97,7 +99,7 @@ class EdgeSupervision:
 
     @torch.no_grad()
     def save(self, file: str, rows_nF: Tensor, ids_n: Tensor) -> None:
-        [scores_kC], edges, y = self._scores.of(rows_nF, self._list("test")), self._groups["test"], self._labels["test"]
+        [scores_kC], edges, y = self._scores.of(rows_nF, self._list("test")), self.groups["test"], self.labels["test"]
         columns = {"source": edges.pairs.source_k, "destination": ids_n[edges.pairs.row_k]}
         if y.dim() == 1:
             columns |= {"label": y, "prediction": scores_kC.argmax(1)}
@@ -109,12 +111,12 @@ class EdgeSupervision:
         save_pairs(file, columns, self._communicator)
 
     def _list(self, group: str) -> PairList:
-        edges = self._groups[group]
+        edges = self.groups[group]
         return PairList.of(edges.pairs, edges.features_kD)
 
     def _label_counts(self) -> LabelCounts:
         """Of the training edges of all ranks."""
-        y, width = self._groups["train"].y, self._objective.num_outputs
+        y, width = self.groups["train"].y, self._objective.num_outputs
         if y.dim() == 1:
             positive = torch.bincount(y, minlength=width)
             labelled = torch.full_like(positive, len(y))

@@ -31,6 +31,7 @@ from trainer.minibatch.control_variates import Histories
 from trainer.minibatch.pipeline import ReadyBatch
 from trainer.models import Network
 from trainer.training.batch_seeds import BatchSeeds
+from trainer.training.features_by import FeaturesBy
 from trainer.training.sample_from import chosen_source
 
 
@@ -48,6 +49,7 @@ class MiniBatches:
         traffic_log: TrafficLog,
         *,
         sums: str | None,
+        num_outputs: int,
     ) -> None:
         """Prepare.
 
@@ -60,6 +62,7 @@ class MiniBatches:
             communicator: the ranks of the run.
             traffic_log: of this rank's bytes.
             sums: what edges count in the model's sums; None where it makes none.
+            num_outputs: C, of labelled nodes, or the width of the rows that pairs are scored by.
         """
         self._options, self._network, self._seeds = options, network, seeds
         self._communicator, self._cache = communicator, cache
@@ -68,6 +71,9 @@ class MiniBatches:
         of_steps = cache.num_nodes if options.sampler == "vertices" else seeds.seeds.shape[-1]
         self.steps = -(-of_steps // self._batch_size)
         self._stream = BatchStream(options, cache, part, communicator, traffic_log, sums=sums)
+        self.features_by = FeaturesBy(
+            options, cache, part, communicator, num_outputs=num_outputs, num_steps=self.steps * options.epochs
+        )
         self._idle, self._histories = self._stream.idle, None
         if options.control_variates:
             self._histories = Histories(communicator, traffic_log, self._idle)
@@ -94,6 +100,7 @@ class MiniBatches:
             epochs=(first, last),
             source=self._source,
             steps=self.steps,
+            table_of=self.features_by.table,
             histories=self._histories,
         )
         self._first_epoch = first
@@ -151,11 +158,14 @@ class MiniBatches:
             "fanouts": self._options.fanout_list,
             "sampler": self._options.sampler,
             "draw": self._options.draw,
+            "time": self._options.time,
+            "time_strategy": self._options.time_strategy,
             "eval_fanouts": self._options.eval_fanout_list,
             "control_variates": self._options.control_variates,
             "steps_an_epoch": self.steps,
             "sampler_processes": self._options.sampler_processes,
             "sample_from": self._source,
+            "features_by": self.features_by.chosen,
             "sampler_bytes": round(sum(of_rank["sampler_bytes"] for of_rank in of_ranks)),
             "seconds_by_rank": [of_rank["seconds"] for of_rank in of_ranks],
             "idle_seconds_by_rank": [of_rank["idle"] for of_rank in of_ranks],

@@ -58,11 +58,11 @@ def chosen_source(options: Options, cache: Cache, communicator: Communicator, *,
         here = [fact for fact in facts if fact["host"] == host]
         copies = 1 if all(fact["shared"] for fact in here) and not options.learns_links else len(here)
         fits &= copies * needed <= min(fact["available"] for fact in here) / 2
-    source = "mapped" if fits or not options.draws_at_owners else "owners"
+    source = "mapped" if fits or options.obstacle_to_owners is not None else "owners"
     if communicator.is_main and speaks:
         reason = f"the topology is {needed / 1e9:.3g} GB, and {least / 1e9:.3g} GB of memory are free"
         if source == "mapped" and not fits:
-            reason = f"--sampler {options.sampler} and --draw {options.draw} need all edges, though {reason}"
+            reason = f"owners cannot be with {options.obstacle_to_owners}, though {reason}"
         log.info("--sample-from auto: %s, for %s", source, reason)
     return source
 

@@ -21,6 +21,7 @@ from trainer.minibatch.batch_graph import BatchGraph
 from trainer.minibatch.batch_stream import BatchStream
 from trainer.models import Network
 from trainer.training.batch_seeds import gathered
+from trainer.training.features_by import FeaturesBy
 from trainer.training.sample_from import chosen_source
 from trainer.training.tasks import Learnt
 
@@ -41,6 +42,7 @@ class SampledEvaluation:
         *,
         sums: str | None,
         num_outputs: int,
+        features_by: FeaturesBy,
     ) -> None:
         """Gather the nodes of all ranks; every rank has to call it.
 
@@ -55,10 +57,11 @@ class SampledEvaluation:
             traffic_log: of this rank's bytes.
             sums: what edges count in the model's sums; None where it makes none.
             num_outputs: C, of labelled nodes.
+            features_by: what ranks exchange for layer 1, chosen with the first batches of training.
         """
         self._options, self._network, self._removed = options, network, removed
         self._num_outputs, self._device = num_outputs, communicator.device
-        self._cache, self._communicator = cache, communicator
+        self._cache, self._communicator, self._features_by = cache, communicator, features_by
         self._num_rows, self._first_row = part.num_rows, part.target.start
         self._stream = BatchStream(options, cache, part, communicator, traffic_log, sums=sums)
         self._validated = self._all = torch.arange(cache.target.num_nodes)
@@ -121,5 +124,6 @@ class SampledEvaluation:
                 batch=batch,
                 epochs=(1, epochs),
                 steps=self._steps,
+                table_of=self._features_by.table,
                 source=chosen_source(self._options, self._cache, self._communicator, speaks=False),
             )

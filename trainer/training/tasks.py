@@ -21,7 +21,7 @@ from trainer.exchange.pair_rows import PairRows
 from trainer.models.decoders import decoder_of
 from trainer.models.plan import Plan
 from trainer.startup.handshake import Agreement
-from trainer.training.batch_seeds import BatchSeeds, LinkBatches, NodeBatches
+from trainer.training.batch_seeds import BatchSeeds, EdgeLabelBatches, LinkBatches, NodeBatches
 from trainer.training.edge_labels import EdgeSupervision
 from trainer.training.links import LinkSupervision
 from trainer.training.losses import Loss
@@ -101,13 +101,24 @@ class Task:
         """Draw the decoder's first weights; None where nodes are learnt."""
         return decoder_of(self._options, self._cache, self._num_outputs, self._num_edge_features, plan)
 
-    def batch_seeds(self, learnt: Learnt, part: Part, decoder: nn.Module | None) -> BatchSeeds:
-        """What mini-batches are made for; every rank has to call it."""
+    def batch_seeds(
+        self, learnt: Learnt, part: Part, decoder: nn.Module | None, supervision: Supervision
+    ) -> BatchSeeds:
+        """What mini-batches are made for; every rank has to call it.
+
+        Args:
+            learnt: what there is to learn.
+            part: this rank's.
+            decoder: of the network that is trained.
+            supervision: of `learnt`.
+        """
         if isinstance(learnt, Labels):
             return NodeBatches(part, learnt, self._loss, self._communicator)
+        assert decoder is not None
+        if isinstance(supervision, EdgeSupervision):
+            return EdgeLabelBatches(supervision, part, self._cache.num_nodes, decoder, self._communicator)
         assert isinstance(learnt, PartEdges)
         assert self._split is not None
-        assert decoder is not None
         return LinkBatches(learnt, self._split, self._options.negatives, decoder, self._communicator)
 
     def supervision(self, learnt: Learnt, decoder: nn.Module | None) -> Supervision:

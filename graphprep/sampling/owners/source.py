@@ -141,6 +141,15 @@ class OwnedEdges:
             self.graph, options, self._own, self._part_N, self._part, self._owners, weighted=self._weighted
         )
 
+    def times_of_pairs(
+        self,
+        kind: EdgeType,  # noqa: ARG002
+        source_B: NDArray[np.int64],  # noqa: ARG002
+        destination_B: NDArray[np.int64],  # noqa: ARG002
+        copy_B: NDArray[np.int64] | None,  # noqa: ARG002
+    ) -> NDArray[Any]:
+        raise UsageError("--sample-from owners is for draws without times; give --sample-from mapped for --time")
+
     def weights(self, sums: Sums) -> dict[EdgeType, EdgeWeights]:
         return {kind: EdgeWeights.of_facts(self.graph.edges[kind], facts, sums) for kind, facts in self._facts.items()}
 

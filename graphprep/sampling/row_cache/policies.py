@@ -50,6 +50,23 @@ def scores_of(
     return {name: np.zeros(count) for name, count in neighbours.graph.num_nodes.items()}
 
 
+def miss_share(policy: str, of_types: Sequence[tuple[NDArray[Any], int]]) -> float:
+    """The share of needed rows that would not be kept if the rows with the best scores were, from the first batch on.
+
+    Belady's policy, which knows batches, misses fewer. Scores that say nothing of needs make all rows alike.
+
+    Args:
+        policy: one of POLICIES.
+        of_types: of each node type the scores of all rows that may be kept, and how many are.
+    """
+    needed = missed = 0.0
+    for scores, num_kept in of_types:
+        expected = scores if policy in ("belady", "vip", "presampled") else np.ones(len(scores))
+        needed += float(expected.sum())
+        missed += float(np.sort(expected)[: len(expected) - num_kept].sum())
+    return missed / needed if needed else 1.0
+
+
 def make_row_cache(
     policy: str, num_slots: int, *, score_N: NDArray[Any], is_remote_N: NDArray[np.bool_], look_ahead: int
 ) -> RowCache:

@@ -12,7 +12,8 @@ import pytest
 
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import TrainingError, UsageError
-from graphprep.sampling.batches import BatchOptions, PartBatches
+from graphprep.sampling.batch_options import BatchOptions
+from graphprep.sampling.batches import PartBatches
 from graphprep.sampling.graph import sampling_graph
 from graphprep.sampling.neighbour_source import WholeGraph
 from graphprep.sampling.owners.connection import Owners, Request

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from graphprep.core.types import HOMOGENEOUS_NODE
-from graphprep.sampling.batches import BatchOptions, part_batches
+from graphprep.sampling.batch_options import BatchOptions
+from graphprep.sampling.batches import part_batches
 from graphprep.sampling.row_cache.kept_rows import FIRST_WINDOW, MOST_WINDOW_BYTES, window_of
 from graphprep.sampling.row_cache.policies import POLICIES
 from graphprep.topology import Topology

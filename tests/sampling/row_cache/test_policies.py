@@ -12,7 +12,7 @@ from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk
 from graphprep.sampling.neighbour_source import WholeGraph
 from graphprep.sampling.row_cache.fixed import FixedCache
 from graphprep.sampling.row_cache.lru import LruCache
-from graphprep.sampling.row_cache.policies import POLICIES, make_row_cache, scores_of
+from graphprep.sampling.row_cache.policies import POLICIES, make_row_cache, miss_share, scores_of
 from graphprep.sampling.row_cache.scores import presampled_counts
 from tests.graphs import csr_of
 from tests.sampling.row_cache.replayed import NODES, batches_of_nodes, fetched_rows
@@ -51,6 +51,14 @@ def test_fixed_rows_are_those_of_the_highest_scores() -> None:
     batches = as_arrays([0, 1, 2, 3], [0, 1, 2, 3], [3])
     assert fetched_rows(FixedCache(np.array([1, 0, 3, 2]), 2), 2, batches) == [[0, 1, 2, 3], [0, 1], []]
     assert fetched_rows(FixedCache(np.array([0, 0, 0, 2]), 3), 3, batches) == [[0, 1, 2, 3], [0, 1, 2], []]
+
+
+def test_expected_misses_are_what_the_best_scores_leave() -> None:
+    """Guards against the share of rows in place of that of needs, where the scores say how often rows are needed."""
+    scores = np.array([0.1, 0.6, 0.1, 0.2])
+    assert miss_share("vip", [(scores, 2), (np.array([1.0]), 0)]) == pytest.approx((0.2 + 1) / 2)
+    assert miss_share("degree", [(scores, 1)]) == miss_share("lru", [(np.zeros(4), 1)]) == 0.75
+    assert miss_share("belady", [(scores, 0)]) == miss_share("belady", [(np.zeros(2), 1)]) == 1.0
 
 
 @pytest.mark.parametrize("policy", POLICIES)

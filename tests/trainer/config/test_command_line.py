@@ -95,6 +95,7 @@ def test_every_option_arrives() -> None:
     )
     assert parse(["c", "--dropout", "0", "--validate-from", "training"]).validate_from == "training"
     assert parse(["c", "--error-budget", "0.25"]).error_budget == 0.25
+    assert parse(["c", "--byte-budget", "0.05"]).byte_budget == 0.05
     line = (
         "c --model gatv2 --heads 3 --output-heads 2 --attention-dropout 0.2 --boundary-sampling 0.5 --edge-features t"
     )
@@ -123,6 +124,9 @@ def test_every_option_arrives() -> None:
         cache="c", batch_size=64, fanouts="15,all", eval_fanouts="20,9", sampler_processes=2, control_variates=True
     )
     assert parse(["c", "--batch-size", "64", "--sample-from", "owners"]).sample_from == "owners"
+    assert parse(["c", "--batch-size", "64", "--features-by", "columns"]).features_by == "columns"
+    timed = parse(["c", "--batch-size", "64", "--time", "edges", "--time-strategy", "last"])
+    assert (timed.time, timed.time_strategy) == ("edges", "last")
     drawn = parse(["c", "--batch-size", "64", "--sampler", "ladies"])
     assert (drawn.sampler, parse(["c", "--batch-size", "64", "--draw", "weighted"]).draw) == ("ladies", "weighted")
     cached = parse(["c", "--batch-size", "64", "--remote-row-cache", "200MB", "--cache-policy", "vip"])
@@ -156,9 +160,9 @@ def test_every_option_arrives() -> None:
     apart = {name for name, option in OPTIONS.items() if option.tasks}
     apart |= {"neighbours", "node_vectors", "parallel", "lost_mail", "variant", "history", "workers"}
     apart |= {"batch_size", "fanouts", "sampler_processes", "control_variates", "remote_row_cache", "cache_policy"}
-    apart |= {"eval_fanouts", "sampler", "draw", "sample_from"}
+    apart |= {"eval_fanouts", "sampler", "draw", "sample_from", "features_by", "time", "time_strategy"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
-    apart |= {"error_budget"}
+    apart |= {"error_budget", "byte_budget"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
     assert set(same) == {"cache", "config", "validate_from"} | apart, "an option is not tried"
@@ -262,6 +266,8 @@ def test_options_of_attention_and_sampling_arrive() -> None:
         ("--exchange tensor --staleness fixed", "could keep a copy"),
         ("--exchange tensor --staleness-grad adaptive", "could keep a copy"),
         ("--exchange tensor --error-feedback", "keeps the errors of halo rows"),
+        ("--error-budget 0.1 --byte-budget 0.1", "one bounds the error, the other the bytes"),
+        ("--byte-budget 0.1 --batch-size 8", "--byte-budget cannot be with --batch-size"),
         ("--error-budget 0.1 --exchange auto", "a pair of ranks exchanges"),
         ("--error-budget 0.1 --staleness-grad fixed", "how often rows are sent"),
         ("--error-budget 0.1 --wire int8", "the bits of a value"),

@@ -69,7 +69,10 @@ def test_every_field_is_a_key_of_a_file(name: str, tmp_path: Path) -> None:
     together = {"resume": 'checkpoint = "c"', "restarts": 'checkpoint = "c"', "validate_from": "dropout = 0.0"}
     together["task"] = 'edge-label = "f"'
     together |= dict.fromkeys(
-        ("fanouts", "sampler", "draw", "eval_fanouts", "sampler_processes", "sample_from", "control_variates"),
+        (
+            *("fanouts", "sampler", "draw", "eval_fanouts", "sampler_processes", "sample_from", "control_variates"),
+            "features_by",
+        ),
         "batch-size = 2",
     )
     together |= {

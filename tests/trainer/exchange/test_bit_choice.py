@@ -8,7 +8,18 @@ import random
 
 import pytest
 
-from trainer.exchange.bit_choice import AGES, EXACT, Choice, LinkKey, Measured, choose, error_of, unmeasured, weights_of
+from trainer.exchange.bit_choice import (
+    AGES,
+    EXACT,
+    Choice,
+    LinkKey,
+    Measured,
+    choose,
+    error_of,
+    unmeasured,
+    unmeasured_within,
+    weights_of,
+)
 
 BITS = (2, 4, 8, 16, 32)
 CHOICES = [Choice(bits, age) for bits in BITS for age in AGES]
@@ -67,6 +78,24 @@ def test_what_is_chosen_is_near_the_cheapest() -> None:
         assert cheapest <= cost <= 1.5 * cheapest
 
 
+def test_the_error_within_some_bytes_is_near_the_smallest() -> None:
+    """Beside a search over every combination of two links in both directions."""
+    links = links_of(1)
+    weights, costs = weights_of(links), costs_of(links)
+    keys, exact = list(links), sum(of[EXACT] for of in costs.values())
+    for share in (0.02, 0.05, 0.2):
+        chosen = choose(links, weights, costs, enough=share * exact)
+        assert sum(costs[key][choice] for key, choice in chosen.items()) <= share * exact
+        smallest = min(
+            error_of(links, dict(zip(keys, combination, strict=True)), weights)
+            for combination in itertools.product(CHOICES, repeat=len(keys))
+            if sum(costs[key][choice] for key, choice in zip(keys, combination, strict=True)) <= share * exact
+        )
+        assert smallest <= error_of(links, chosen, weights) <= 1.5 * smallest
+    assert set(choose(links, weights, costs, enough=exact).values()) == {EXACT}
+    assert set(choose(links, weights, costs, enough=0.0).values()) == {Choice(2, 8)}
+
+
 def test_links_that_are_slow_or_do_not_matter_get_the_fewest_bits() -> None:
     same = Measured(
         square=1.0,
@@ -103,3 +132,4 @@ def test_rows_that_are_not_finite_are_sent_exactly() -> None:
 
 def test_before_rows_are_measured_bits_follow_the_budget() -> None:
     assert [unmeasured(budget).bits for budget in (0.5, 0.15, 0.1, 0.005, 1e-4)] == [4, 4, 8, 16, 32]
+    assert [unmeasured_within(share, BITS).bits for share in (0.01, 0.0625, 0.2, 0.25, 0.9)] == [2, 2, 4, 8, 16]

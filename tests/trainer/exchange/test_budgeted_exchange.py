@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.error_budget import sent_shares
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import (
     Run,
@@ -89,6 +90,7 @@ def found(cache: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
         "exact": train,
         "tiny": partial(train, error_budget=1e-9),
         "some": partial(train, error_budget=0.2, checkpoint=checkpoint, epochs=24),
+        "bytes": partial(train, byte_budget=0.05, epochs=60),
         "attention": partial(train, error_budget=0.2, model="gat", layers=2, precision="bf16"),
         "resumed": partial(train, error_budget=0.2, checkpoint=checkpoint, resume=True, epochs=40),
     }
@@ -163,6 +165,16 @@ def test_a_run_reports_errors_bits_and_ages(found: dict[str, Any]) -> None:
     assert all(0 < row["bits"] <= 32 and row["age"] >= 1 for row in line["links"])
     assert sum(row["bytes_saved"] for row in line["links"]) > 0
     assert found["attention"].result["error_budget"]["predicted_error"] <= 0.2
+
+
+def test_a_run_keeps_within_its_bytes(found: dict[str, Any]) -> None:
+    """Its first epochs send more, which those after them make up for."""
+    run: Run = found["bytes"]
+    of_run = run.result["error_budget"]
+    _, of_training = sent_shares([run.result], eval_every=10)
+    assert 0.03 < of_training <= 0.05
+    assert (of_run["budget"], of_run["byte_budget"]) == (None, 0.05)
+    assert run.losses[-1] < 1.3 * found["exact"].losses[-1]
 
 
 def test_a_resumed_run_measures_again(found: dict[str, Any]) -> None:

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from graphprep.cache.read import PartitionCache
-from graphprep.sampling.batches import BatchOptions, part_batches
+from graphprep.sampling.batch_options import BatchOptions
+from graphprep.sampling.batches import part_batches
 from graphprep.sampling.neighbour_source import NeighbourSource
 from graphprep.sampling.owners.source import OwnedEdges, OwnerNetwork, Serve
 from tests.trainer.rank_group import Run, train_once
@@ -53,12 +54,20 @@ class SamplerInProcess:
         )
         self._steps = iter([(epoch, step) for epoch in range(epochs[0], epochs[1] + 1) for step in self.steps])
         self.num_used, self.num_freed = 0, 0
+        self._first: Slot | None = None
 
     @property
     def steps(self) -> range:
         return range(self._batches.steps)
 
+    def peek(self) -> Slot:
+        self._first = self._first or self.next()
+        return self._first
+
     def next(self) -> Slot:
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
         epoch, step = next(self._steps)
         self.num_used += 1
         before = self._batches.num_bytes
@@ -75,6 +84,9 @@ class SamplerInProcess:
 
     def num_kept(self) -> dict[str, int]:
         return self._batches.num_kept
+
+    def miss_share(self) -> float:
+        return self._batches.miss_share
 
     def close(self) -> None:
         pass

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphprep.sampling.batches import BatchOptions, part_batches
+from graphprep.sampling.batch_options import BatchOptions
+from graphprep.sampling.batches import part_batches
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.minibatch.in_process import train_in_process
 from tests.trainer.minibatch.test_links import LINKS, clustered_graph

@@ -23,6 +23,11 @@ RUNS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "gin": ("plain", {"model": "gin", "norm": "layer", "lr": 0.001}),
     "gat": ("plain", {"model": "gat", "heads": 2}),
     "gatv2": ("plain", {"model": "gatv2", "heads": 2, "jumping": "max"}),
+    "sage, edge features": ("plain", {"model": "sage", "edge_features": "weights"}),
+    "sage, max, edge features": ("plain", {"model": "sage", "aggregator": "max", "edge_features": "edge_attr"}),
+    "gin, edge features": ("plain", {"model": "gin", "lr": 0.001, "layers": 3, "edge_features": "edge_attr"}),
+    "gat, edge features": ("plain", {"model": "gat", "heads": 2, "edge_features": "edge_attr"}),
+    "gatv2, edge features": ("plain", {"model": "gatv2", "heads": 2, "edge_features": "edge_attr"}),
     "rgcn of one type": ("plain", {"model": "rgcn", "class_weights": "1,2,0.5"}),
     "labels": ("matrix", {"model": "gcn"}),
     "control variates, gcn": ("plain", {"model": "gcn", "control_variates": True}),
@@ -45,6 +50,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, in
     """Runs by name, kind and number of ranks: `full` on the whole graph, `all` on it as one batch, `drawn`, `one`."""
     folder, rng = tmp_path_factory.mktemp("batches"), np.random.default_rng(1)
     plain = random_graph(num_nodes=NODES, num_edges=400, weighted=True, loops_and_duplicates=True)
+    plain.edge_attr = rng.normal(size=(len(plain.src), 2)).astype(np.float32)
     typed = typed_graph()
     typed = replace(
         typed,

@@ -174,6 +174,15 @@ def test_pairs_grow_with_what_is_theirs() -> None:
     assert total(pair_batch=10**9) < total(pair_batch=10**9, negatives=20)
 
 
+def test_columns_of_features_are_counted() -> None:
+    """Guards against a table of all nodes' features that the estimate knows nothing of, and one where rows travel."""
+    by_rows = run_options("c", batch_size=50)
+    by_columns = estimate_bytes(replace(by_rows, features_by="columns"), SIZES)
+    assert by_columns == estimate_bytes(by_rows, SIZES) | {"columns": 4 * 1000 * 64}
+    alone = replace(SIZES, others=0)
+    assert "columns" not in estimate_bytes(replace(by_rows, features_by="columns"), alone)
+
+
 def test_what_grows_grows_and_what_saves_saves() -> None:
     """A term that is forgotten for an option makes the advice wrong."""
     plain = run_options("c", hidden=64, layers=3, dropout=0.5)
