@@ -40,6 +40,41 @@ os.environ["NUMBA_BOUNDSCHECK"] = "1"
 os.environ["NUMBA_CACHE_DIR"] = str(ROOT / ".pytest_cache" / "numba-boundscheck")
 
 
+KERNEL_FOLDERS = ("cache", "core", "partition", "traffic")
+"""folders of tests whose quick tests compile most kernels"""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pytest-xdist keep the order of `pytest_collection_modifyitems`, not put the groups with most tests first."""
+    config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Divide the tests among the processes of pytest-xdist so that few kernels are compiled by two of them at once.
+
+    Tests of a file share a process, and so do the quick tests that compile most kernels. These come first, beside those
+    of the trainer, which has no kernels of numba; then files with slow tests, and the quick ones last, so that all
+    processes end at about the same time.
+    """
+    if not getattr(config.option, "loadgroup", False):
+        return
+    tests = Path(__file__).parent
+    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+
+    def turn(item: pytest.Item) -> int:
+        folder = item.path.relative_to(tests).parts[0]
+        if folder in KERNEL_FOLDERS and item.path not in slow_files:
+            return 0
+        return 1 if folder == "trainer" else 2 if item.path in slow_files else 3
+
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            name = item.path.relative_to(tests).as_posix() if turn(item) else "kernels"
+            item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=turn)
+
+
 def heed_interrupts() -> None:
     """For `preexec_fn`: what a shell starts in the background ignores Ctrl-C, and so would all that it starts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

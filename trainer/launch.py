@@ -10,7 +10,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from trainer.base.child_process import end_with_parent, forget_current_folder
 from trainer.base.errors import TrainerError
@@ -43,9 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _launch(cache: Cache | EventCache, arguments: Sequence[str], options: Options) -> int:
-    _prepare_environment(cache.num_parts, debug=options.debug, saves_memory=options.exchange == "sequential")
+    added = _prepare_environment(cache.num_parts, debug=options.debug, saves_memory=options.exchange == "sequential")
+    if __name__ == "__main__" and sys.platform == "linux" and HUGE_PAGES[0] in added:
+        os.execv(
+            sys.executable, sys.orig_argv
+        )  # the C library reads it when a program starts, and forks are no programs
     prepare_torch_import()
-    processes = RankProcesses(["-m", "trainer", *arguments], cache.num_parts, restarts=options.restarts)
+    program: Sequence[str] | Callable[[], int] = ["-m", "trainer", *arguments]
+    if _may_fork(options):
+        program = partial(_forked_rank(), arguments)
+    processes = RankProcesses(program, cache.num_parts, restarts=options.restarts)
     failed = processes.run()
     if (failed or processes.stop_signal is not None) and shows_live(options, sys.stderr):
         print(ERASE_BELOW, end="", file=sys.stderr, flush=True)  # what a rank that was ended has left
@@ -54,14 +62,39 @@ def _launch(cache: Cache | EventCache, arguments: Sequence[str], options: Option
     return _status_of(failed) if failed else 0
 
 
-def _prepare_environment(num_ranks: int, *, debug: bool, saves_memory: bool) -> None:
-    """Set, for the ranks to inherit, what the user has not set."""
+def _may_fork(options: Options) -> bool:
+    """Whether ranks may be forks of this process, which import torch once in place of once each.
+
+    Where torch can use GPUs, that is only certain if none is asked for: a driver that was asked for GPUs here would be
+    of no use to forks.
+    """
+    if sys.platform != "linux":
+        return False
+    if options.device == "cpu":
+        return True
+    from torch import version
+
+    return version.cuda is None and version.hip is None
+
+
+def _forked_rank() -> Callable[[Sequence[str]], int]:
+    """What a fork runs, with all that it needs imported."""
+    import trainer.run  # noqa: F401
+    from trainer.__main__ import main as run_rank
+
+    return run_rank
+
+
+def _prepare_environment(num_ranks: int, *, debug: bool, saves_memory: bool) -> set[str]:
+    """Set, for the ranks to inherit, what the user has not set; the names of the variables that are new."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    before = set(os.environ)
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // num_ranks)))
     if not saves_memory:
         os.environ.setdefault(*HUGE_PAGES)
     if not debug:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    return set(os.environ) - before
 
 
 def _status_of(exit_codes: Mapping[int, int]) -> int:

@@ -14,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from graphprep.core import csr
+from graphprep.core.merge_sort import sort_stably
 from graphprep.core.types import Csr
 
 
@@ -178,7 +179,4 @@ def _sort_rows(indptr, columns, places):  # type: ignore[no-untyped-def]
             ascending = ascending and columns[e - 1] <= columns[e]
         if ascending:
             continue
-        order = np.argsort(columns[start:stop], kind="mergesort")
-        columns[start:stop] = columns[start:stop][order]
-        if len(places):
-            places[start:stop] = places[start:stop][order]
+        sort_stably(columns[start:stop], places[start:stop] if len(places) else places)

@@ -346,7 +346,15 @@ def sort_records(
     base = first_row if rules.square else -1
     new_indptr = np.empty_like(indptr)
     owned, reverses, found_loops, found_duplicates = kernels.treat_count(
-        indptr, keys, rules.undirected, base, rules.duplicates, rules.loops, new_indptr
+        indptr,
+        keys,
+        payloads,
+        np.empty(0, index_dtype(num_sources)),
+        rules.undirected,
+        base,
+        rules.duplicates,
+        rules.loops,
+        new_indptr,
     )
     num_edges = int(new_indptr[-1])
     dropped = int(found_loops) if rules.loops == kernels.DROP else 0
@@ -540,10 +548,7 @@ def fault(csr: Csr) -> str | None:
 
 def sort_rows(indptr: NDArray[np.integer], keys: NDArray[np.integer], payloads: NDArray[np.generic]) -> None:
     """Sort each row by key in place, its payloads (if there are any) with it; equal keys keep their order."""
-    if len(payloads):
-        kernels.sort_rows_with(indptr, keys, payloads)
-    else:
-        kernels.sort_rows(indptr, keys)
+    kernels.sort_rows(indptr, keys, payloads)
 
 
 def _or_empty(data: NDArray[np.float32] | None) -> NDArray[np.float32]:

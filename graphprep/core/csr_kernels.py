@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-SHORT_ROW = 48
-"""Rows up to this length are sorted by insertion."""
+from graphprep.core.merge_sort import sort_stably
+
 SMALL_BUCKET = 1024
 """Buckets up to this size are sorted by comparison: they are smaller than the digit counts of a radix sort."""
 DIGIT_BITS = 11
@@ -130,11 +130,7 @@ def sort_buckets(starts, record_R, payload_R, shift, key_bits, indptr, keys, pay
         last = min(first + (1 << shift), num_rows)
         records_in, payload_in = record_R[begin:end], payload_R[begin:end] if has_payload else payload_R
         if count <= SMALL_BUCKET:
-            if has_payload:
-                order = np.argsort(records_in, kind="mergesort")
-                records_in, payload_in = records_in[order], payload_in[order]
-            else:
-                records_in = np.sort(records_in)
+            sort_stably(records_in, payload_in)
         else:
             records_out, payload_out = np.empty_like(records_in), np.empty_like(payload_in)
             for low in range(0, key_bits, DIGIT_BITS):
@@ -158,61 +154,22 @@ def sort_buckets(starts, record_R, payload_R, shift, key_bits, indptr, keys, pay
 
 
 @njit(cache=True, parallel=True)
-def sort_rows(indptr, keys):  # type: ignore[no-untyped-def]
-    """Sort each row in place."""
+def sort_rows(indptr, keys, payloads):  # type: ignore[no-untyped-def]
+    """Sort each row in place, its payload with it unless there is none; equal keys keep their order."""
+    has_payload = len(payloads) > 0
     for row in prange(len(indptr) - 1):
         start, stop = indptr[row], indptr[row + 1]
-        if stop - start <= SHORT_ROW:
-            for i in range(start + 1, stop):
-                key = keys[i]
-                j = i - 1
-                while j >= start and keys[j] > key:
-                    keys[j + 1] = keys[j]
-                    j -= 1
-                keys[j + 1] = key
-        else:
-            keys[start:stop] = np.sort(keys[start:stop])
-
-
-@njit(cache=True, parallel=True)
-def sort_rows_with(indptr, keys, payloads):  # type: ignore[no-untyped-def]
-    """Sort each row in place, its payload with it; equal keys keep their order."""
-    for row in prange(len(indptr) - 1):
-        start, stop = indptr[row], indptr[row + 1]
-        if stop - start <= SHORT_ROW:
-            for i in range(start + 1, stop):
-                key, payload = keys[i], payloads[i]
-                j = i - 1
-                while j >= start and keys[j] > key:
-                    keys[j + 1] = keys[j]
-                    payloads[j + 1] = payloads[j]
-                    j -= 1
-                keys[j + 1] = key
-                payloads[j + 1] = payload
-        else:
-            order = np.argsort(keys[start:stop], kind="mergesort")
-            keys[start:stop] = keys[start:stop][order]
-            payloads[start:stop] = payloads[start:stop][order]
+        sort_stably(keys[start:stop], payloads[start:stop] if has_payload else payloads)
 
 
 @njit(cache=True)
 def _sort_by_weight(payloads, weight_E, start, stop):  # type: ignore[no-untyped-def]
     """Put payloads start .. stop-1 in ascending order of their weights; equal weights keep their order."""
-    if stop - start <= SHORT_ROW:
-        for i in range(start + 1, stop):
-            payload = payloads[i]
-            weight = weight_E[payload]
-            j = i - 1
-            while j >= start and weight_E[payloads[j]] > weight:
-                payloads[j + 1] = payloads[j]
-                j -= 1
-            payloads[j + 1] = payload
-    else:
+    if stop - start > 1:
         weights = np.empty(stop - start, weight_E.dtype)
         for e in range(start, stop):
             weights[e - start] = weight_E[payloads[e]]
-        order = np.argsort(weights, kind="mergesort")
-        payloads[start:stop] = payloads[start:stop][order]
+        sort_stably(weights, payloads[start:stop])
 
 
 @njit(cache=True)
@@ -377,20 +334,38 @@ def _count_row(row, start, stop, keys, duplicates, loops):  # type: ignore[no-un
 
 
 @njit(cache=True, parallel=True)
-def treat_count(indptr, keys, tagged, first_row, duplicates, loops, new_indptr):  # type: ignore[no-untyped-def]
+def treat_count(indptr, keys, payloads, columns, tagged, first_row, duplicates, loops, new_indptr):  # type: ignore[no-untyped-def]
     """First pass: fills new_indptr [N + 1]; returns (own edges, reverses added, self-loops, duplicates found).
 
-    `first_row` is the global number of row 0, or negative where there are no self-loops.
+    `first_row` is the global number of row 0, or negative where there are no self-loops. `payloads` and `columns` are
+    not used: they have the types that `treat_write` gets, so that both passes share one compiled `_treat_row`.
     """
-    none = np.zeros(0, keys.dtype)
-    no_data = np.zeros(0, np.float32)
+    no_origins, no_data, nowhere, one_way = (
+        np.zeros(0, np.int64),
+        np.zeros(0, np.float32),
+        np.int64(-1),
+        np.bool_(False),
+    )
     owned = reverses = found_loops = found_duplicates = 0
     for row in prange(len(indptr) - 1):
         own = first_row + row if first_row >= 0 else np.int64(-1)
         start, stop = indptr[row], indptr[row + 1]
         if tagged:
             edges, mine, more, looped, doubled, _, _ = _treat_row(
-                own, start, stop, keys, none, no_data, tagged, False, duplicates, loops, -1, none, none, no_data
+                own,
+                start,
+                stop,
+                keys,
+                payloads,
+                no_data,
+                tagged,
+                one_way,
+                duplicates,
+                loops,
+                nowhere,
+                columns,
+                no_origins,
+                no_data,
             )
         else:
             edges, mine, more, looped, doubled = _count_row(own, start, stop, keys, duplicates, loops)

@@ -7,7 +7,6 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +92,7 @@ def measured_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
         TrainingError: torch cannot measure here.
     """
     threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // processes))
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sample.npz"
         np.savez(
             path,
@@ -106,28 +105,21 @@ def measured_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
             masked=sorted(work.masked),
             passed=sorted(work.passed),
         )
-        command = python_command("-m", "graphprep.plan.rates_process", str(path))
-        settings = child_settings({**HEAP, "OMP_NUM_THREADS": threads})
-        running = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [*command, str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings
-                )
+        try:
+            done = subprocess.run(
+                python_command("-m", "graphprep.plan.rates_process", str(path), str(processes)),
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+                **child_settings({**HEAP, "OMP_NUM_THREADS": threads}),
             )
-            for rank in range(processes)
-        ]
-        answers = []
-        for process in running:
-            try:
-                output, errors = process.communicate(timeout=SECONDS)
-            except subprocess.TimeoutExpired as error:
-                for other in running:
-                    other.kill()
-                raise TrainingError(f"measuring rates took longer than {SECONDS:.0f} s; the machine is busy") from error
-            if process.returncode:
-                last = errors.strip().splitlines()[-1:] or [f"status {process.returncode}"]
-                raise TrainingError(f"torch cannot measure rates here: {last[0]}; run `graphprep doctor`")
-            answers.append(json.loads(output.splitlines()[-1]))
+        except subprocess.TimeoutExpired as error:
+            raise TrainingError(f"measuring rates took longer than {SECONDS:.0f} s; the machine is busy") from error
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
+        raise TrainingError(f"torch cannot measure rates here: {last[0]}; run `graphprep doctor`")
+    answers = json.loads(done.stdout.splitlines()[-1])
 
     def slowest(kind: str) -> dict[str, float]:
         return {key: max(answer[kind][key] for answer in answers) for key in answers[0][kind]}

@@ -1,21 +1,24 @@
 """Measure the rates of the operations of training, in one process a rank, all at the same time.
 
-    python -m graphprep.plan.rates_process SAMPLE.npz RANK
+    python -m graphprep.plan.rates_process SAMPLE.npz RANKS
 
 The sample holds `indptr`, `indices` and `num_columns` of a part of the graph, `widths` to sum over edges at, `products`
 [., 2] of matrices to multiply rows by, `gradients` [., 2] of those to make the gradients of, and `masked` and `passed`,
-the widths of rows. A line of JSON with the seconds of one edge, row, ... by width is printed: the mean of several
-repeats after one that warms up. A mean, since training on a busy machine is interrupted as these repeats are.
+the widths of rows. A line of JSON with the seconds of one edge, row, ... by width and rank is printed: the mean of
+several repeats after one that warms up. A mean, since training on a busy machine is interrupted as these repeats are.
+Ranks on CPUs are forks, so that torch is imported once; a GPU's driver does not survive a fork.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import statistics
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -116,7 +119,15 @@ def _seconds(run: Callable[[], object], device: torch.device) -> float:
     return statistics.fmean(times[1:])
 
 
+def measure_side_by_side(sample: dict[str, Any], ranks: int) -> list[dict[str, Any]]:
+    """What `measure` finds for each rank, in processes that end with this one."""
+    may_fork = sys.platform == "linux" and torch.version.cuda is None and torch.version.hip is None
+    processes = multiprocessing.get_context("fork" if may_fork else "spawn")
+    with processes.Pool(ranks, initializer=partial(end_with_parent, started_otherwise=True)) as pool:
+        return pool.map(partial(measure, sample), range(ranks), chunksize=1)
+
+
 if __name__ == "__main__":
     end_with_parent()
     with np.load(sys.argv[1], allow_pickle=False) as arrays:
-        print(json.dumps(measure(dict(arrays), int(sys.argv[2]))))
+        print(json.dumps(measure_side_by_side(dict(arrays), int(sys.argv[2]))))

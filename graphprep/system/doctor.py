@@ -6,6 +6,7 @@ the driver's own tool and from torch in a process of its own, since a broken CUD
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import platform
@@ -75,9 +76,10 @@ def examine() -> dict[str, Any]:
     return report | {"advice": _advice(report)}
 
 
-def gpus_here() -> list[str]:
+@functools.cache  # torch takes seconds to answer, and GPUs do not come and go within a command
+def gpus_here() -> tuple[str, ...]:
     """Names of the GPUs that torch can use here; none where it cannot be asked."""
-    return [str(gpu["name"]) for gpu in _ask_torch().get("gpus", [])]
+    return tuple(str(gpu["name"]) for gpu in _ask_torch().get("gpus", []))
 
 
 def _is_here(module: str) -> bool:

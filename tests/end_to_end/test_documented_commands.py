@@ -4,8 +4,9 @@ Each page has a folder with the files that it names, and a home folder of its ow
 GRAPHPREP_HOME mean what they say there. Pages of docs/ begin with cora fetched and partitioned for 2x2, README.md
 begins with nothing. What cannot be run as written is in one of the tables below, with the reason; a new command that
 fails has to be mended or listed there. Training takes 2 epochs here (`--epochs 2 --device cpu` is added), on a real
-group of ranks. The first `graphprep train` of README.md, those with --restarts and all torchruns start them as a
-reader's do, each an interpreter that imports torch; the others have the same ranks as forks.
+group of ranks. The first `graphprep train` of README.md, its torchrun, those with --restarts and torchruns on two
+machines start them as a reader's do; the others have the same ranks as forks of a process that has imported torch.
+test_recovery.py has torchrun's --max-restarts.
 """
 
 from __future__ import annotations
@@ -170,6 +171,8 @@ FIRST = {
 }
 """commands of other pages that a page's own ones build on"""
 
+ONE_MACHINE = re.compile(r"torchrun --master-port \d+ --nproc-per-node 4 (--max-restarts 3 )?-m trainer (?P<words>.*)")
+"""torchrun for the ranks of this machine"""
 OWN_PROCESS = ("graphprep train ", "graphprep topology probe ")
 """commands that start ranks, whose supervisor takes signals for the whole process"""
 
@@ -222,6 +225,8 @@ class Reader:
         self.variables: dict[str, str] = {}
         self.starts_ranks = trains
         """whether the next `graphprep train` starts its ranks as a reader's does"""
+        self.starts_torchrun = trains
+        """whether torchrun on one machine does"""
 
     def type(self, command: str) -> None:
         """Run one command of a page, as the tables above have it."""
@@ -252,7 +257,9 @@ class Reader:
         elif command.startswith("graphprep ") and not command.startswith(OWN_PROCESS):
             self.invoke(command)
         elif command.startswith("graphprep train ") and not self.starts_ranks and "--restarts" not in command:
-            self.train(command)
+            self.train(command.removeprefix("graphprep train "))
+        elif (ranks := ONE_MACHINE.fullmatch(command)) and not self.starts_torchrun:
+            self.train(ranks["words"])
         elif command.startswith("rsync ") and shutil.which("rsync") is None:
             self.copy_as_rsync(command)
         else:
@@ -271,9 +278,9 @@ class Reader:
             with Path(target.strip()).expanduser().open("a" if append == ">>" else "w") as stream:
                 stream.write(output)
 
-    def train(self, command: str) -> None:
-        """`graphprep train` on ranks that are forks."""
-        cache, *options = (os.path.expanduser(word) for word in shlex.split(command)[2:])
+    def train(self, words: str) -> None:
+        """Training of `CACHE [options]` on ranks that are forks."""
+        cache, *options = (os.path.expanduser(word) for word in shlex.split(words))
         folder = require_cache(cache)
         if "--auto" in options:
             options, pilot_epochs = without_auto(options)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,22 +28,54 @@ SAYS = {
 """what each script prints at the end"""
 
 
+RUN_EXAMPLES = """
+import json, os, runpy, signal, sys
+import torch_geometric.nn
+import graphprep.api, trainer.distributed_graph
+sys.path[0] = ""
+for request in map(json.loads, sys.stdin):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(600)
+        with open(request["printed"], "w") as printed:
+            os.dup2(printed.fileno(), 1)
+            os.dup2(printed.fileno(), 2)
+        os.chdir(request["folder"])
+        os.environ["GRAPHPREP_HOME"] = request["home"]
+        sys.argv = [request["script"]]
+        runpy.run_path(request["script"], run_name="__main__")
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+Runner = Callable[[Path, Path, Path], tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """Runs a script in a folder and a home folder, in forks of one process that has imported PyG, which is slow."""
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1"}
+    command, pipe = [sys.executable, "-c", RUN_EXAMPLES], subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        to, back = process.stdin, process.stdout
+
+        def run(script: Path, folder: Path, home: Path) -> tuple[int, str]:
+            printed = tmp_path_factory.mktemp("printed") / "all"
+            request = {"script": str(script), "folder": str(folder), "home": str(home), "printed": str(printed)}
+            print(json.dumps(request), file=to, flush=True)
+            return int(back.readline()), printed.read_text()
+
+        yield run
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAYS)
-def test_an_example_runs(name: str, tmp_path: Path) -> None:
+def test_an_example_runs(name: str, runner: Runner, tmp_path: Path, graphprep_home: Path) -> None:
     """Guards against examples of options, names or figures of another version."""
-    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.search(SAYS[name], done.stdout), done.stdout
+    status, printed = runner(EXAMPLES / name, tmp_path, graphprep_home)
+    assert status == 0, printed
+    assert re.search(SAYS[name], printed), printed
     assert not list(tmp_path.iterdir())
 
 

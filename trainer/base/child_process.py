@@ -55,14 +55,31 @@ def end_with_parent(*, started_otherwise: bool = False) -> None:
     parent = os.environ.pop(PARENT, None)
     if parent is None and not started_otherwise:
         return
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    killed = _is_killed_with_parent()
     if parent is None:
         return
     number, _, descriptor = parent.partition(":")
-    if os.getppid() != int(number):
+    _require_parent(int(number))
+    if not killed:
+        threading.Thread(target=_end_after, args=(int(descriptor),), daemon=True, name="end with parent").start()
+
+
+def end_with(parent: int) -> None:
+    """End this process, a fork of process `parent`, when that one is gone; on Linux alone."""
+    _is_killed_with_parent()
+    _require_parent(parent)
+
+
+def _is_killed_with_parent() -> bool:
+    """Ask the kernel to kill this process when the one that started it ends; whether it will."""
+    with contextlib.suppress(OSError, AttributeError):
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) == 0)
+    return False
+
+
+def _require_parent(number: int) -> None:
+    if os.getppid() != number:
         os._exit(128 + signal.SIGKILL)  # it was gone before this process could ask
-    threading.Thread(target=_end_after, args=(int(descriptor),), daemon=True, name="end with parent").start()
 
 
 def forget_current_folder() -> None:
@@ -83,3 +100,7 @@ def _read_end() -> int:
     """The reading end of a pipe whose other end is open as long as this process lives."""
     reading, _writing = os.pipe()
     return reading
+
+
+forget_pipe = _read_end.cache_clear
+"""For a fork, whose children end with it, not with its parent."""

@@ -1,4 +1,4 @@
-"""Starts all ranks of a run on this machine, restarts them after a failure, and stops them together.
+"""Starts all ranks of a run on this machine, as forks or as new interpreters, restarts them after a failure, and stops them together.
 
 They connect to a key-value store (torch's TCPStore) in this process, on a port that the system chooses, and they send
 each other rows by sockets. All of these listen on the loopback interface alone, so nobody outside this machine can reach
@@ -13,34 +13,37 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
 from trainer.base.child_process import start_python
+from trainer.base.forked_process import ForkedProcess
 
 LOOPBACK = "127.0.0.1"
 _POLL = 0.05
 """Seconds between looks at the ranks."""
 _GRACE = 30.0
 """Seconds for ranks that are asked to stop, in which they may write a checkpoint."""
+_Rank = subprocess.Popen[bytes] | ForkedProcess
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class RankProcesses:
     """The ranks of one run. Signals that ask this process to stop go to them, from when the object is made."""
 
-    def __init__(self, words: Sequence[str], num_ranks: int, *, restarts: int) -> None:
+    def __init__(self, program: Sequence[str] | Callable[[], int], num_ranks: int, *, restarts: int) -> None:
         """Start nothing yet.
 
         Args:
-            words: `-m MODULE ...`, which each rank runs.
+            program: of each rank: `-m MODULE ...`, which a new interpreter runs, or a function that gives the exit
+                status, which a fork of this process runs.
             num_ranks: to start.
             restarts: how often all ranks are started again after one failed.
         """
-        self._words, self._num_ranks, self._restarts = words, num_ranks, restarts
+        self._program, self._num_ranks, self._restarts = program, num_ranks, restarts
         self._run_id = uuid.uuid4().hex
-        self._ranks: list[subprocess.Popen[bytes]] = []
+        self._ranks: list[_Rank] = []
         self.stop_signal: int | None = None
         """The signal that asked this process to stop, if one did."""
         for number in _SIGNALS:
@@ -67,8 +70,12 @@ class RankProcesses:
             port = listener.getsockname()[1]
             try:
                 while len(ranks) < self._num_ranks and self.stop_signal is None:
-                    ranks.append(start_python(self._words, self._variables(len(ranks), attempt, port)))
-                # Ranks import torch too, and those that are faster wait for the answer.
+                    variables = self._variables(len(ranks), attempt, port)
+                    if callable(self._program):
+                        ranks.append(ForkedProcess(self._program, variables, closed=[listener.fileno()]))
+                    else:
+                        ranks.append(start_python(self._program, variables))
+                # New interpreters import torch too, and ranks that are faster wait for the answer.
                 store = _store_at(listener)
                 while self.stop_signal is None and _are_running(ranks):
                     time.sleep(_POLL)
@@ -121,13 +128,13 @@ def _store_at(listener: socket.socket) -> Any:
     )
 
 
-def _are_running(ranks: Sequence[subprocess.Popen[bytes]]) -> bool:
+def _are_running(ranks: Sequence[_Rank]) -> bool:
     """Whether some rank still runs and none has failed."""
     codes = [rank.poll() for rank in ranks]
     return None in codes and not any(codes)
 
 
-def _stop(ranks: Sequence[subprocess.Popen[bytes]], number: int) -> None:
+def _stop(ranks: Sequence[_Rank], number: int) -> None:
     """Send a signal to the ranks that still run, and kill those that do not end in time."""
     for rank in ranks:
         if rank.poll() is None:

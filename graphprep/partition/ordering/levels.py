@@ -38,7 +38,7 @@ def level_order(indptr, indices, starts_n):  # type: ignore[no-untyped-def]
     num_nodes = len(indptr) - 1
     order_n = np.empty(num_nodes, indices.dtype)
     sweep_n = np.zeros(num_nodes, np.uint8)
-    begin = 0
+    begin = np.int64(0)  # of the same type as later, so that `_sweep` is compiled once
     for start in starts_n:
         if sweep_n[start] > 0:
             continue

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from graphprep.core.merge_sort import sort_stably
+
 
 @njit(cache=True, nogil=True)
 def simple_rows(indptr: Any, indices: Any, no_offsets: Any) -> Any:
@@ -204,12 +206,13 @@ def _leaders(begin: Any, by_home: Any, mark: Any, size: Any) -> Any:
     leader = np.empty(len(mark), by_home.dtype)
     kept, kept_pins = 0, 0
     for home in range(len(begin) - 1):
-        nets = by_home[begin[home] : begin[home + 1]]
+        nets = by_home[begin[home] : begin[home + 1]].copy()
+        sort_stably(mark[nets], nets)
         first_of_kind = np.int64(-1)
-        for k in np.argsort(mark[nets], kind="mergesort"):
-            if first_of_kind < 0 or mark[nets[k]] != mark[first_of_kind]:
-                first_of_kind = nets[k]
+        for net in nets:
+            if first_of_kind < 0 or mark[net] != mark[first_of_kind]:
+                first_of_kind = net
                 kept += 1
                 kept_pins += size[first_of_kind]
-            leader[nets[k]] = first_of_kind
+            leader[net] = first_of_kind
     return leader, kept, kept_pins

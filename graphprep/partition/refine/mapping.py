@@ -91,13 +91,13 @@ def _swap(i: Any, j: Any, rank_P: Any, rows_PP: Any, links: Links) -> None:
             for q in (i, j):
                 if p != i and p != j:
                     if rows_PP[p, q]:
-                        kernels.change(links, rank_P[p], rank_P[q], sign * rows_PP[p, q])
+                        kernels.change(links, np.int64(rank_P[p]), np.int64(rank_P[q]), sign * rows_PP[p, q])
                     if rows_PP[q, p]:
-                        kernels.change(links, rank_P[q], rank_P[p], sign * rows_PP[q, p])
+                        kernels.change(links, np.int64(rank_P[q]), np.int64(rank_P[p]), sign * rows_PP[q, p])
         if rows_PP[i, j]:
-            kernels.change(links, rank_P[i], rank_P[j], sign * rows_PP[i, j])
+            kernels.change(links, np.int64(rank_P[i]), np.int64(rank_P[j]), sign * rows_PP[i, j])
         if rows_PP[j, i]:
-            kernels.change(links, rank_P[j], rank_P[i], sign * rows_PP[j, i])
+            kernels.change(links, np.int64(rank_P[j]), np.int64(rank_P[i]), sign * rows_PP[j, i])
         if sign < 0:
             rank_P[i], rank_P[j] = rank_P[j], rank_P[i]
 
@@ -116,10 +116,10 @@ def _all_permutations(start: Any, rows_PP: Any, group_P: Any, links: Links, by_t
     kernels.set_loads(links, rows_PP, rank_P)
     best, second = _objective(links, by_total)
     counter = np.zeros(num_parts, np.int64)
-    i = 1
+    i = np.int64(1)
     while i < num_parts:
         if counter[i] < i:
-            _swap(0 if i % 2 == 0 else counter[i], i, rank_P, rows_PP, links)
+            _swap(np.int64(0) if i % 2 == 0 else counter[i], i, rank_P, rows_PP, links)
             allowed = True
             for p in range(num_parts):
                 allowed = allowed and group_P[p] == group_P[rank_P[p]]

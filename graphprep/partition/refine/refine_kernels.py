@@ -13,6 +13,9 @@ Its derivative by the rows of a pair of parts is that pair's price. The gain of 
 which is one pass over the slots of the node's nets; the best move is then made, and undone if the exact cost has not
 fallen.
 
+Numbers that are read from arrays become int64 before functions get them: numba compiles a function for each combination
+of its arguments' types, and compiling takes longer here than anything else does when a machine refines its first graph.
+
 Letters: X nodes, M nets, P parts, D link directions, C limits.
 """
 
@@ -37,6 +40,8 @@ WORD = 64
 """bits of a word of groups"""
 COUNT_BITS = 16
 COUNT_MASK = (1 << COUNT_BITS) - 1
+NO, YES = np.bool_(False), np.bool_(True)
+"""for arguments: with `False` and `True`, numba compiles a function once for each"""
 
 
 class Pins(NamedTuple):
@@ -152,7 +157,7 @@ def fill_slots(pins: Pins, part_X: Any, num_parts: Any) -> None:
             head[USED] = 0
             at += size
         for i in range(pins.pin_ptr[net], pins.pin_ptr[net + 1]):
-            _put(head, pins.slots, part_X[pins.pins[i]])
+            _put(head, pins.slots, np.int64(part_X[pins.pins[i]]))
 
 
 @njit(cache=True, nogil=True)
@@ -230,7 +235,7 @@ def set_loads(links: Links, rows_PP: Any, rank_P: Any) -> None:
     for p in range(len(rank_P)):
         for q in range(len(rank_P)):
             if rows_PP[p, q] > 0:
-                change(links, rank_P[p], rank_P[q], rows_PP[p, q])
+                change(links, np.int64(rank_P[p]), np.int64(rank_P[q]), rows_PP[p, q])
 
 
 @njit(cache=True, nogil=True)
@@ -260,7 +265,7 @@ def add_legs(links: Links, home: Any, parts: Any, rows: Any) -> None:
     for i in range(len(parts)):
         if parts[i] != home:
             row, column = leg_of(links, home, parts[i], parts[:i])
-            change(links, row, column, rows)
+            change(links, np.int64(row), np.int64(column), rows)
 
 
 @njit(cache=True, nogil=True)
@@ -271,7 +276,7 @@ def count_rows(pins: Pins, links: Links) -> None:
     for net in range(len(pins.root_M)):
         head = pins.head_M4[net]
         count = _parts_of(head, pins.slots, found)
-        add_legs(links, head[HOME], found[:count], head[WEIGHT])
+        add_legs(links, np.int64(head[HOME]), found[:count], np.int64(head[WEIGHT]))
 
 
 @njit(cache=True, nogil=True)
@@ -399,12 +404,12 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
     pins, part_X, links, limits, scratch = state
     num_parts, depths = links.group_PG.shape
     num_groups, words = links.enter_PK.shape[1], links.group_bits_PW.shape[1]
-    source = part_X[node]
+    source = np.int64(part_X[node])
     sent_P, got_P, saved_P = scratch.sent_P, scratch.got_P, scratch.saved_P
     sent_K, saved_K = scratch.sent_K, scratch.saved_K
     touched_P, is_touched_P = scratch.touched_P, scratch.is_touched_P
     slots, last_PP, enter_PK = pins.slots, links.last_PP, links.enter_PK
-    touched, base = 0, 0.0
+    touched, base = np.int64(0), 0.0
     for net in range(pins.first_X[node], pins.first_X[node + 1]):
         head = pins.head_M4[net]
         begin, used, weight = head[BEGIN], head[USED], head[WEIGHT]
@@ -418,7 +423,7 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
                     touched += 1
                 sent_P[q] += weight
         for word in range(words):
-            bits = _groups_of(head, slots, links.group_bits_PW[:, word], -1)
+            bits = _groups_of(head, slots, links.group_bits_PW[:, word], np.int64(-1))
             for group in range(WORD * word, min(WORD * (word + 1), num_groups)):
                 sent_K[group] += weight * np.float64(bits & np.uint64(1))
                 bits >>= np.uint64(1)
@@ -496,29 +501,29 @@ def _sending_cost(state: State, home: Any, touched: Any) -> Any:
 def move(node: Any, target: Any, state: State) -> None:
     """Move a node to another part, and update slots, rows, seconds and weights of parts."""
     pins, part_X, links, limits, scratch = state
-    source = part_X[node]
+    source = np.int64(part_X[node])
     found = scratch.touched_P
     for net in range(pins.first_X[node], pins.first_X[node + 1]):
         head = pins.head_M4[net]
-        count = _parts_of(head, pins.slots, found)
-        add_legs(links, source, found[:count], -head[WEIGHT])
-        add_legs(links, target, found[:count], head[WEIGHT])
+        count, weight = _parts_of(head, pins.slots, found), np.int64(head[WEIGHT])
+        add_legs(links, source, found[:count], -weight)
+        add_legs(links, target, found[:count], weight)
         head[HOME] = target
     for i in range(pins.inc_ptr[node], pins.inc_ptr[node + 1]):
         head = pins.head_M4[pins.inc[i]]
-        home = head[HOME]
+        home, weight = np.int64(head[HOME]), np.int64(head[WEIGHT])
         left, entered = _take(head, pins.slots, source), _put(head, pins.slots, target)
         if not left and not entered:
             continue
         count = _parts_of(head, pins.slots, found)
         if entered and target != home:
             row, column = leg_of(links, home, target, found[:count])
-            change(links, row, column, head[WEIGHT])
+            change(links, np.int64(row), np.int64(column), weight)
         if left and source != home:
             if entered:  # after `source` is taken from the parts that need the row, `target` is added to the others
                 count = _without(found, count, target)
             row, column = leg_of(links, home, source, found[:count])
-            change(links, row, column, -head[WEIGHT])
+            change(links, np.int64(row), np.int64(column), -weight)
     part_X[node] = target
     for c in range(limits.held_PC.shape[1]):
         limits.held_PC[source, c] -= limits.weight_XC[node, c]
@@ -582,10 +587,10 @@ def improve(order: Any, state: State, active_X: Any, temperature: Any, seed: Any
     cost = cost_of(links)
     for node in order:
         slack = -temperature * np.log(1.0 - _uniform()) if temperature > 0.0 else 0.0
-        target, gain = best_move(node, state, False, False)
+        target, gain = best_move(node, state, NO, NO)
         if target < 0 or gain <= -slack:
             continue
-        source = part_X[node]
+        source = np.int64(part_X[node])
         move(node, target, state)
         found = cost_of(links)
         if found >= cost + slack:
@@ -609,9 +614,9 @@ def move_gains(nodes: Any, state: State, gain: Any, easing: Any) -> None:
     """
     price_moves(state.links)
     for i in range(len(nodes)):
-        target, gain[i] = best_move(nodes[i], state, True, False)
+        target, gain[i] = best_move(nodes[i], state, YES, NO)
         if target < 0 and easing:
-            _, gain[i] = best_move(nodes[i], state, True, True)
+            _, gain[i] = best_move(nodes[i], state, YES, YES)
 
 
 @njit(cache=True, nogil=True)
@@ -628,9 +633,9 @@ def relieve(order: Any, state: State) -> Any:
                 helps = True
         if not helps:
             continue
-        target, _ = best_move(node, state, True, False)
+        target, _ = best_move(node, state, YES, NO)
         if target < 0:
-            target, _ = best_move(node, state, True, True)
+            target, _ = best_move(node, state, YES, YES)
         if target < 0:
             continue
         move(node, target, state)

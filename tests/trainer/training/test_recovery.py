@@ -146,7 +146,7 @@ def test_the_launcher_starts_ranks_again(cache: Path, tmp_path: Path) -> None:
     process = start("-m", "trainer.launch", str(cache), "--device", "cpu", "--json", "-q", *line, "--restarts", "2")
     try:
         wait_for("the first checkpoint", lambda: newest(tmp_path) > 0, process)
-        os.kill(ranks_of(process.pid)[0], signal.SIGKILL)
+        os.kill(children_of(process.pid)[0], signal.SIGKILL)
         status, out, err = finish(process)
     finally:
         if process.poll() is None:
