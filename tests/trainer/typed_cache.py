@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class TypedGraph:
     role: Array
     """0 and 1 to train on, 2 to validate, 3 to test"""
     num_classes: int = 3
+    times: Mapping[str, Array] = field(default_factory=dict)
+    """By type, of some types"""
 
     @property
     def masks(self) -> dict[str, Array]:
@@ -146,6 +148,8 @@ def make_typed_cache(
             writer.array(f"{nodes}/degree", np.zeros(len(rows), np.float32))
             if x.shape[1]:
                 writer.array(f"{nodes}/x", x[rows])
+            if name in graph.times:
+                writer.array(f"{nodes}/time", graph.times[name][rows])
             if name == graph.target:
                 writer.array(f"{nodes}/y", graph.y[rows])
                 for mask, of in graph.masks.items():

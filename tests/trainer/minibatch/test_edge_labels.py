@@ -11,21 +11,10 @@ import pytest
 from tests.trainer.handmade_cache import make_cache
 from tests.trainer.minibatch.in_process import train_in_process
 from tests.trainer.rank_group import Run, among_ranks, train_once
-from tests.trainer.training.test_edge_labels import labelled_graph
+from tests.trainer.training.test_edge_labels import SETTINGS, labelled_graph
 
 COMMON: dict[str, Any] = {"task": "edges", "epochs": 2, "dropout": 0.3, "edge_split": "0.6,0.2,0.2"}
-RUNS: dict[str, dict[str, Any]] = {
-    "features for the decoder alone": {"edge_label": "kind", "edge_features": "price", "embedding": 4},
-    "features for both": {
-        "edge_label": "kind",
-        "edge_split": "role",
-        "metric": "f1-macro",
-        "class_weights": "balanced",
-        "model": "gat",
-        "edge_features": "price",
-    },
-    "numbers": {"edge_label": "amount", "model": "sage"},
-}
+RUNS = {name: SETTINGS[name] for name in ("classes", "given split", "numbers")}
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.sampling.test_temporal_batches import NODES, timed_graph
 from tests.trainer.handmade_cache import make_cache
 from tests.trainer.minibatch.in_process import train_in_process
 from tests.trainer.rank_group import Run, among_ranks, run_options, train_once
+from tests.trainer.typed_cache import make_typed_cache, typed_graph
 from trainer.base.errors import OptionError, TrainingError
 from trainer.config.command_line import parse
 from trainer.data.cache import open_cache
@@ -23,10 +25,11 @@ RUNS: dict[str, dict[str, Any]] = {
     "sage, last": {"model": "sage", "time": "edges", "time_strategy": "last", "eval_fanouts": "3,2"},
     "gat, times of nodes": {"model": "gat", "heads": 2, "time": "nodes"},
     "gin, weighted": {"model": "gin", "lr": 0.001, "time": "edges", "draw": "weighted", "edge_features": "time"},
+    "rgcn, two types with times": {"model": "rgcn", "time": "nodes"},
     "links": {"task": "links", "time": "edges", "negatives": 2, "eval_negatives": 5, "disjoint_train": 0.3},
     "edges": {"task": "edges", "edge_label": "kind", "time": "edges", "model": "sage"},
 }
-EVERYTHING = ("gcn", "gat, times of nodes", "edges")
+EVERYTHING = ("gcn", "gat, times of nodes", "rgcn, two types with times", "edges")
 """are also trained where nothing is later than a seed, on all neighbours in one batch"""
 COMMON: dict[str, Any] = {"epochs": 2, "dropout": 0.3}
 
@@ -41,6 +44,13 @@ def caches_of(folder: Path, world: int) -> dict[str, str]:
             graph.edge_arrays["time"][:] = graph.node_arrays["time"][:] = 5
         assignment = np.random.default_rng(1).integers(0, world, NODES)
         found[name] = str(make_cache(folder / f"{name}-{world}", graph, assignment, world))
+        rng, typed = np.random.default_rng(3), typed_graph()
+        x = {kind: rng.normal(size=(len(of_kind), 4)).astype(np.float32) for kind, of_kind in typed.x.items()}
+        times = {kind: rng.integers(0, 100, len(x[kind])) * (name == "timed") for kind in ("author", typed.target)}
+        assignments = {kind: rng.integers(0, world, len(of_kind)) for kind, of_kind in x.items()}
+        found[f"typed {name}"] = str(
+            make_typed_cache(folder / f"typed-{name}-{world}", replace(typed, x=x, times=times), assignments, world)
+        )
     return found
 
 
@@ -51,14 +61,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, in
     for world in (1, 2, 4):
         caches, tasks = caches_of(folder, world), {}
         for name, options in RUNS.items():
-            same = {**COMMON, **options}
+            same, prefix = {**COMMON, **options}, "typed " if options.get("model") == "rgcn" else ""
             if world == 1 and name in EVERYTHING:
                 untimed = {key: value for key, value in same.items() if key != "time"}
-                tasks[name, "full"] = partial(train_once, cache=caches["early"], **untimed)
+                tasks[name, "full"] = partial(train_once, cache=caches[prefix + "early"], **untimed)
                 every = {"batch_size": 1000, "fanouts": "all,all"}
-                tasks[name, "all"] = partial(train_in_process, cache=caches["early"], **same, **every)
+                tasks[name, "all"] = partial(train_in_process, cache=caches[prefix + "early"], **same, **every)
             if world < 4 or name == "gcn":
-                drawn = {"cache": caches["timed"], "batch_size": 12, "fanouts": "3,2", **same}
+                drawn = {"cache": caches[prefix + "timed"], "batch_size": 12, "fanouts": "3,2", **same}
                 tasks[name, "drawn"] = partial(train_in_process, **drawn)
         if world == 2:
             tasks["gcn", "cached"] = partial(tasks["gcn", "drawn"], remote_row_cache="0.3")
