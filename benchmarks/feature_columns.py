@@ -61,7 +61,7 @@ def sent_for(result: dict[str, Any], purpose: str) -> int:
 def step_bytes(result: dict[str, Any]) -> float:
     """The bytes of layer 1 that all ranks send in a step."""
     of_rows = sum(row["bytes_sent"] for row in result["exchanges"] if row["direction"] == "batches")
-    return (of_rows + sent_for(result, "who sends")) / num_steps(result)
+    return float(of_rows + sent_for(result, "who sends")) / num_steps(result)
 
 
 def num_steps(result: dict[str, Any]) -> int:
@@ -71,7 +71,8 @@ def num_steps(result: dict[str, Any]) -> int:
 def step_seconds(result: dict[str, Any]) -> float:
     """Of the steps from the second epoch on."""
     facts = result["mini_batches"]
-    return statistics.median(facts["seconds_by_rank"]) / (facts["steps_an_epoch"] * (result["epochs"] - 1))
+    steps = int(facts["steps_an_epoch"] * (result["epochs"] - 1))
+    return float(statistics.median(facts["seconds_by_rank"])) / steps
 
 
 def measured(method: str, nodes: int, features: int, hidden: list[int], epochs: int) -> list[dict[str, Any]]:
