@@ -4,9 +4,10 @@ Each page has a folder with the files that it names, and a home folder of its ow
 GRAPHPREP_HOME mean what they say there. Pages of docs/ begin with cora fetched and partitioned for 2x2, README.md
 begins with nothing. What cannot be run as written is in one of the tables below, with the reason; a new command that
 fails has to be mended or listed there. Training takes 2 epochs here (`--epochs 2 --device cpu` is added), on a real
-group of ranks, and plans measure this process, briefly; those of README.md measure as a reader's do. The first `graphprep
-train` of README.md, its torchrun, those with --restarts and torchruns on two machines start ranks as a reader's do; the
-others have the same ranks as forks of a process that has imported torch. test_recovery.py has torchrun's --max-restarts.
+group of ranks, and plans measure this process, briefly; those of README.md measure as a reader's do. The first
+`graphprep train` of README.md, its torchrun, those with --restarts and torchruns on two machines start ranks as a
+reader's do; the others have the same ranks as forks of a process that has imported torch. test_recovery.py has
+torchrun's --max-restarts.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ CHANGED = (
     (r"s3://BUCKET/NAME", "s3://graphs/cora-there", "a bucket of moto's"),
     (r"s3://BUCKET", "s3://graphs", "a bucket of moto's"),
     (r"tcp://HOST:8786", "CLUSTER", "the address of a cluster that is started here"),
-    (r"topology probe --out (measured.yaml)", r"topology probe --out \1 --nproc 4 --seconds 2", "there is no GPU"),
+    (r"topology probe --out (measured.yaml)", r"topology probe --out \1 --nproc 2 --seconds 2", "there is no GPU"),
+    (r"--nproc 4 ", "--nproc 2 ", "fewer ranks"),
     (r"--seconds 20", "--seconds 2", "a shorter probe"),
     (r"--nproc-per-node 4( --rdzv.*)$", r"--nproc-per-node 2\1 --seconds 2", "fewer ranks, a shorter probe"),
     (r"--rdzv-endpoint HOST:29500", "--rdzv-endpoint 127.0.0.1:PORT", "this machine, a free port"),
