@@ -4,14 +4,16 @@ Each page has a folder with the files that it names, and a home folder of its ow
 GRAPHPREP_HOME mean what they say there. Pages of docs/ begin with cora fetched and partitioned for 2x2, README.md
 begins with nothing. What cannot be run as written is in one of the tables below, with the reason; a new command that
 fails has to be mended or listed there. Training takes 2 epochs here (`--epochs 2 --device cpu` is added), on a real
-group of ranks. The first `graphprep train` of README.md, its torchrun, those with --restarts and torchruns on two
-machines start them as a reader's do; the others have the same ranks as forks of a process that has imported torch.
-test_recovery.py has torchrun's --max-restarts.
+group of ranks, and plans measure this process, briefly; those of README.md measure as a reader's do. The first
+`graphprep train` of README.md, its torchrun, those with --restarts and torchruns on two machines start ranks as a
+reader's do; the others have the same ranks as forks of a process that has imported torch. test_recovery.py has
+torchrun's --max-restarts.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import shlex
@@ -23,6 +25,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -38,6 +41,7 @@ from click.testing import CliRunner
 import cli
 from examples.tables_to_predictions import write_tables
 from graphprep.datasets.importing.schema import load_schema
+from graphprep.plan import rates, rates_file, rates_process
 from graphprep.system.home import require_cache
 from graphprep.topology import resolve
 from pipelines.train_auto import chosen_options, without_auto
@@ -128,7 +132,8 @@ CHANGED = (
     (r"s3://BUCKET/NAME", "s3://graphs/cora-there", "a bucket of moto's"),
     (r"s3://BUCKET", "s3://graphs", "a bucket of moto's"),
     (r"tcp://HOST:8786", "CLUSTER", "the address of a cluster that is started here"),
-    (r"topology probe --out (measured.yaml)", r"topology probe --out \1 --nproc 4 --seconds 2", "there is no GPU"),
+    (r"topology probe --out (measured.yaml)", r"topology probe --out \1 --nproc 2 --seconds 2", "there is no GPU"),
+    (r"--nproc 4 ", "--nproc 2 ", "fewer ranks"),
     (r"--seconds 20", "--seconds 2", "a shorter probe"),
     (r"--nproc-per-node 4( --rdzv.*)$", r"--nproc-per-node 2\1 --seconds 2", "fewer ranks, a shorter probe"),
     (r"--rdzv-endpoint HOST:29500", "--rdzv-endpoint 127.0.0.1:PORT", "this machine, a free port"),
@@ -359,6 +364,8 @@ def reader(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.chdir(folder)
     write_files(folder)
+    if page != "README.md":
+        measure_briefly(monkeypatch)
     clusters: list[Any] = []
 
     def cluster() -> str:
@@ -374,6 +381,20 @@ def reader(
     yield Reader(home, folder, test_data / "mirror", cluster, trains=page == "README.md")
     for started in clusters:
         started.close()
+
+
+def measure_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have rates measured by a few runs in this process, not for seconds in as many as there are ranks."""
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        with np.load(command[-2]) as arrays:
+            found = rates_process.measure(dict(arrays), 0)
+        return subprocess.CompletedProcess(command, 0, json.dumps([found] * int(command[-1])), "")
+
+    monkeypatch.setattr(rates_process, "SECONDS_EACH", 0.0)
+    monkeypatch.setattr(rates_file, "ROWS", 500)
+    monkeypatch.setattr(rates_file, "EDGES", 2000)
+    monkeypatch.setattr(rates, "subprocess", SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired))
 
 
 def write_files(folder: Path) -> None:

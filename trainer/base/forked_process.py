@@ -46,7 +46,7 @@ class ForkedProcess:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 status = run()
             except BaseException:  # noqa: BLE001 (nothing may go on in the parent's code)
-                sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+                sys.excepthook(*sys.exc_info())
             finally:
                 sys.stdout.flush()
                 sys.stderr.flush()

@@ -79,7 +79,7 @@ class RankProcesses:
                 store = _store_at(listener)
                 while self.stop_signal is None and _are_running(ranks):
                     time.sleep(_POLL)
-                failed = {number: rank.returncode for number, rank in enumerate(ranks) if rank.poll()}
+                failed = {number: status for number, rank in enumerate(ranks) if (status := rank.poll())}
                 _stop(ranks, self.stop_signal or signal.SIGTERM)
                 del store
             except BaseException:

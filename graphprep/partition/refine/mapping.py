@@ -116,7 +116,7 @@ def _all_permutations(start: Any, rows_PP: Any, group_P: Any, links: Links, by_t
     kernels.set_loads(links, rows_PP, rank_P)
     best, second = _objective(links, by_total)
     counter = np.zeros(num_parts, np.int64)
-    i = np.int64(1)
+    i: Any = np.int64(1)
     while i < num_parts:
         if counter[i] < i:
             _swap(np.int64(0) if i % 2 == 0 else counter[i], i, rank_P, rows_PP, links)
