@@ -46,9 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _launch(cache: Cache | EventCache, arguments: Sequence[str], options: Options) -> int:
     added = _prepare_environment(cache.num_parts, debug=options.debug, saves_memory=options.exchange == "sequential")
     if __name__ == "__main__" and sys.platform == "linux" and HUGE_PAGES[0] in added:
-        os.execv(
-            sys.executable, sys.orig_argv
-        )  # the C library reads it when a program starts, and forks are no programs
+        os.execv(sys.executable, sys.orig_argv)  # the C library reads it when a program starts, and a fork does not
     prepare_torch_import()
     program: Sequence[str] | Callable[[], int] = ["-m", "trainer", *arguments]
     if _may_fork(options):

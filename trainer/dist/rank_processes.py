@@ -1,4 +1,6 @@
-"""Starts all ranks of a run on this machine, as forks or as new interpreters, restarts them after a failure, and stops them together.
+"""Starts all ranks of a run on this machine, restarts them after a failure, and stops them together.
+
+Ranks are forks of this process, which import torch once, or new interpreters.
 
 They connect to a key-value store (torch's TCPStore) in this process, on a port that the system chooses, and they send
 each other rows by sockets. All of these listen on the loopback interface alone, so nobody outside this machine can reach
