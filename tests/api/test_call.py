@@ -18,6 +18,7 @@ from graphprep.cache.features import FeatureOptions
 from graphprep.datasets.importing.options import ImportOptions
 from graphprep.errors import PartitionError, TopologyError, UsageError
 from graphprep.partition.request import PartitionRequest
+from graphprep.plan.batch_options import BatchPlan
 from graphprep.plan.model_widths import ModelWidths
 from graphprep.plan.search import Budget
 from graphprep.plan.training import TrainingPlan
@@ -89,7 +90,7 @@ def test_keywords_of_graphs_plans_and_stores() -> None:
     planned = get_type_hints(keywords.PlanOptions)
     assert planned.keys() - {"progress"} == {each.name for each in fields(TrainingPlan)}
     searched = get_type_hints(keywords.BestOptions)
-    assert searched.keys() - planned.keys() == {each.name for each in fields(Budget)}
+    assert searched.keys() - planned.keys() == {each.name for each in (*fields(Budget), *fields(BatchPlan))}
     assert {*StoreOptions.__annotations__} == {"out", "memory_limit", "anyway", "executor"}  # the last by memory, dask
 
 

@@ -157,6 +157,9 @@ TEXT = (
     "beside METIS",
     "seconds = a + b edges",
     "ready ",
+    "trainer/training/sample_from",
+    "files of events -> ",
+    "rows        requested rows",
 )
 """how blocks begin that are drawings, names of files, or options alone"""
 

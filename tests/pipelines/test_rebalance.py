@@ -26,16 +26,15 @@ from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store
 
 SLOW_RANK_1 = """
-import os
-if os.environ.get("LOCAL_RANK") == "1":
-    import time, torch
-    fast = torch.mm
-    def slow(*arguments, **options):
-        time.sleep(0 if os.path.exists({until!r}) else 0.03)
-        return fast(*arguments, **options)
-    torch.mm = slow
+import os, time, torch
+fast = torch.mm
+def slow(*arguments, **options):
+    if os.environ.get("LOCAL_RANK") == "1" and not os.path.exists({until!r}):
+        time.sleep(0.03)
+    return fast(*arguments, **options)
+torch.mm = slow
 """
-"""What Python imports before it runs a rank: dense products of rank 1 are slow until the run has another cache."""
+"""What Python imports first: dense products of rank 1 are slow until the run has another cache."""
 
 
 @pytest.fixture

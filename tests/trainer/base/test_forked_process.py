@@ -26,11 +26,13 @@ def check():
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert os.environ["RANK"] == "3"
     assert not os.path.exists(f"/proc/self/fd/{outside}")
+    os.read(inside, 1)
     print("no line end", end="")
     time.sleep(600)
 
 child = ForkedProcess(check, {"RANK": "3"}, closed=[outside])
 print(child.pid, flush=True)
+os.write(outside, b"1")
 time.sleep(600)
 """
 
