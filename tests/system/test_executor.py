@@ -480,6 +480,11 @@ def test_workers_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     with hasty, dask_executor.open_dask("local:1") as executor:
         for _ in range(2):
             [pid] = executor.client.run(os.getpid).values()
+            deadline = time.monotonic() + 60
+            # Dask gives a worker up for good that ends while its nanny still starts it.
+            while {nanny.status.name for nanny in executor.client.cluster.workers.values()} != {"running"}:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
             os.kill(pid, signal.SIGKILL)
             assert list(executor.map(squared, [3], 1, needed=1)) == [10]
 
