@@ -67,15 +67,15 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
 
 
 def ranks_of(run: Path, rank: int) -> list[int]:
-    """The processes of rank `rank` of the run that writes to `run`."""
-    found = []
+    """The process of rank `rank` of the run that writes to `run`: the launcher starts them in order."""
+    launched = []
     for folder in Path("/proc").iterdir():
-        with suppress(OSError, ValueError):
-            if str(run).encode() in (folder / "cmdline").read_bytes():
-                words = (folder / "environ").read_bytes().split(b"\0")
-                if f"LOCAL_RANK={rank}".encode() in words:
-                    found.append(int(folder.name))
-    return found
+        with suppress(OSError, ValueError, IndexError):
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            of_parent = Path("/proc", parent, "cmdline").read_bytes()
+            if b"trainer.launch" in of_parent and str(run).encode() in of_parent:
+                launched.append(int(folder.name))
+    return sorted(launched)[rank : rank + 1]
 
 
 @contextmanager
