@@ -36,8 +36,8 @@ def check_together(options: Options) -> None:
             raise OptionError(f"--exchange tensor {reason}; use --exchange boundary, or leave it out")
     if options.boundary_sampling < 1:
         _check_sampling(options, keeps=keeps)
-    if options.chooses_bits:
-        _check_bit_choice(options, keeps=keeps)
+    if options.chooses_bits is not None:
+        _check_bit_choice(options.chooses_bits, options, keeps=keeps)
     if options.batch_size:
         _check_batches(options, keeps=keeps)
     if options.model == "gin" and options.precision == "fp16":
@@ -301,8 +301,7 @@ def obstacle_to_tensor(options: Options) -> str | None:
     return None
 
 
-def _check_bit_choice(options: Options, *, keeps: bool) -> None:
-    name = "--error-budget" if options.error_budget else "--byte-budget"
+def _check_bit_choice(name: str, options: Options, *, keeps: bool) -> None:
     for reason, applies in {
         "--byte-budget: one bounds the error, the other the bytes": bool(options.error_budget and options.byte_budget),
         f"--exchange {options.exchange}: bits and age are chosen for the rows that a pair of ranks exchanges": (

@@ -511,9 +511,11 @@ class Options:
         return [10] * self.layers if self.fanouts is None else listed_fanouts(self.fanouts)
 
     @property
-    def chooses_bits(self) -> bool:
-        """Whether the run chooses bits and age of what is sent."""
-        return self.error_budget > 0 or self.byte_budget > 0
+    def chooses_bits(self) -> str | None:
+        """The option by which the run chooses bits and age of what is sent; None if it does not."""
+        if self.error_budget:
+            return "--error-budget"
+        return "--byte-budget" if self.byte_budget else None
 
     @property
     def obstacle_to_owners(self) -> str | None:

@@ -158,9 +158,9 @@ def relay_use(options: Options) -> RelayUse:
     if options.exchange not in ("boundary", "auto"):
         remark = f"--exchange {options.exchange} does not use the relays of the cache: every row is sent by its owner"
         return RelayUse(forward=False, backward=False, remarks=(remark,))
-    if options.chooses_bits:
-        name = "--error-budget" if options.error_budget else "--byte-budget"
-        remark = f"{name} does not use the relays of the cache: bits and age are chosen for each pair of ranks"
+    if options.chooses_bits is not None:
+        reason = "bits and age are chosen for each pair of ranks"
+        remark = f"{options.chooses_bits} does not use the relays of the cache: {reason}"
         return RelayUse(forward=False, backward=False, remarks=(remark,))
     remarks = []
     reason = "--error-feedback" if options.error_feedback else f"--staleness-grad {options.staleness_grad}"
