@@ -115,14 +115,15 @@ def draw_steps(
     parts, layers = cache.num_parts, training.layers
     number = min(DRAWN_STEPS, first.steps)
     rows_PL, edges_PL = np.zeros((parts, layers + 1)), np.zeros((parts, layers))
-    (rows_PP, histories_PP), seconds_P = np.zeros((2, parts, parts)), np.zeros(parts)
+    rows_PP, histories_PP = np.zeros((2, parts, parts))
+    seconds_PS = np.zeros((parts, number))
     first.make(1, 0)  # compiles
     for part in range(parts):
         batches = first.of_part(part)
         for step in range(number):
             started = time.perf_counter()
             arrays = batches.make(1, step)
-            seconds_P[part] += time.perf_counter() - started
+            seconds_PS[part, step] = time.perf_counter() - started
             rows_PL[part] += arrays["counts"].sum(axis=1)
             rows_PP[:, part] += arrays[f"rows/{name}/requested_per_part"]
             if control_variates:
@@ -138,7 +139,7 @@ def draw_steps(
         rows_PL=rows_PL / number,
         edges_PL=edges_PL / number,
         rows_PP=rows_PP / number,
-        seconds_P=seconds_P / number,
+        seconds_P=np.median(seconds_PS, axis=1),  # other work on this machine lengthens some of them
         histories_PP=histories_PP / number,
         num_nodes=cache.node_types[name],
         passes=2 if control_variates and has_dropout else 1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,14 @@ import pytest
 
 from graphprep.errors import UsageError
 from graphprep.plan.batch_options import BatchPlan
+from graphprep.plan.batch_plan import draw_steps
 from graphprep.plan.convergence import Pilot, fit_convergence, pilot_trainings
 from graphprep.plan.search import Budget
 from graphprep.plan.time_to_accuracy import CONTROLLED, SAMPLED
 from graphprep.plan.training import TrainingPlan
 from graphprep.report.plan_tables import print_best
 from graphprep.topology import Topology
-from pipelines import batch_candidates, train_auto
+from pipelines import batch_candidates, plan_batches, train_auto
 from pipelines import plan as plan_pipeline
 from pipelines import plan_best as best_pipeline
 from pipelines.plan import plan_training
@@ -118,6 +120,12 @@ def _quick_pilots(_cache, exact, _approximate, **_):  # type: ignore[no-untyped-
     return fit_convergence(Pilot(training=exact, values=[epoch / 40 for epoch in range(1, 41)]), [])
 
 
+def _drawn_in_no_time(*args, **options):  # type: ignore[no-untyped-def]
+    """Seconds of drawing are measured, and a busy machine must not decide here which way is the quickest."""
+    drawn = draw_steps(*args, **options)
+    return replace(drawn, seconds_P=np.zeros_like(drawn.seconds_P))
+
+
 def test_batches_are_among_the_ways_where_pilots_show_their_epochs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +133,7 @@ def test_batches_are_among_the_ways_where_pilots_show_their_epochs(
     monkeypatch.setattr(best_pipeline, "run_pilots", _quick_pilots)
     validations = {SAMPLED: [0.2, 0.99], CONTROLLED: [0.5]}
     monkeypatch.setattr(batch_candidates, "run_batch_pilots", lambda *_, **__: validations)
+    monkeypatch.setattr(plan_batches, "draw_steps", _drawn_in_no_time)
     monkeypatch.setattr(Any1, "__missing__", lambda *_: 1e-12)
     shape, fixed = BatchPlan(batch_size=16, fanouts=(3, 2)), {"staleness", "staleness_grad", "wire", "weights_wire"}
     found = plan_best(str(folder), BASE, fixed=fixed, budget=Budget(), pilot_epochs=40, batches=shape)
