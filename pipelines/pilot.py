@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.errors import TrainingError
+from graphprep.interop.training_run import TrainingRun
+from graphprep.plan.bit_budgets import BitBudget, BudgetPilot, sent_shares
 from graphprep.plan.convergence import Convergence, Pilot, fit_convergence, pilot_trainings
 from graphprep.plan.time_to_accuracy import TrainedOn
 from graphprep.plan.training import TrainingPlan
@@ -79,13 +81,55 @@ def run_batch_pilots(
         }
 
 
+def run_budget_pilots(
+    cache: Path,
+    training: TrainingPlan,
+    budgets: Sequence[BitBudget],
+    *,
+    epochs: int,
+    options: Mapping[str, Any] | None = None,
+) -> list[BudgetPilot]:
+    """Train for some epochs with bits and age of rows that the run chooses, once for each budget.
+
+    Args:
+        cache: its folder; all ranks run on this machine.
+        training: the options, with an exact exchange in fp32.
+        budgets: of error or bytes.
+        epochs: of each run.
+        options: further options of the trainer, by name.
+
+    Raises:
+        UsageError, CacheError, TrainingError: the trainer's own sentence, or there are no validation nodes.
+    """
+    progress.say(f"{len(budgets)} pilot runs of {epochs} epochs let the run choose bits and age of rows")
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, budget in enumerate(budgets):
+            settings = {**(options or {}), **budget.options}
+            run = _run(cache, Path(folder) / str(number), training, epochs, settings, budget.name)
+            found.append(
+                BudgetPilot(budget=budget, values=_values(run), shares=sent_shares(run.result["exchanges"], epochs))
+            )
+    return found
+
+
 def _validations(
     cache: Path, output: Path, training: TrainingPlan, epochs: int, options: Mapping[str, Any], name: str = "exact"
 ) -> list[float]:
     """The validation after each epoch; larger is better."""
+    return _values(_run(cache, output, training, epochs, options, name))
+
+
+def _run(
+    cache: Path, output: Path, training: TrainingPlan, epochs: int, options: Mapping[str, Any], name: str
+) -> TrainingRun:
     settings = {**options, **asdict(training), "epochs": epochs, "patience": 0, "eval_every": 1}
     with progress.task(f"pilot: {' '.join(_approximations(training)) or name}"):
-        run = train_to_folder(cache, output, settings, quiet=True)
+        return train_to_folder(cache, output, settings, quiet=True)
+
+
+def _values(run: TrainingRun) -> list[float]:
+    """The validation after each epoch; larger is better."""
     metric = run.result["metric"]
     values = run.history[f"val_{metric}"].tolist()
     if not all(math.isfinite(value) for value in values):

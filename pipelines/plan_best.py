@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from graphprep.errors import TopologyError, UsageError
 from graphprep.plan.batch_options import BatchPlan
+from graphprep.plan.bit_budgets import OF_EXACT
 from graphprep.plan.convergence import Convergence
 from graphprep.plan.partitioned_graph import PartitionedGraph
 from graphprep.plan.rank_rates import RankRates
@@ -29,6 +30,7 @@ from graphprep.system import progress
 from graphprep.topology import Topology
 from graphprep.topology.first_ranks import first_ranks, smaller_counts
 from pipelines.batch_candidates import batch_candidates
+from pipelines.budget_candidates import budget_candidates
 from pipelines.look import find
 from pipelines.partition import chosen_topology
 from pipelines.pilot import run_pilots
@@ -119,6 +121,14 @@ def plan_best(
             if candidate is not None:
                 defaults.setdefault(graph.topology.name, candidate)
                 found.append(candidate)
+        if (
+            cache is not None
+            and convergence is not None
+            and (pair := _exact_and_packed(predictions, fixed)) is not None
+        ):
+            found += budget_candidates(
+                cache, graph, chosen, *pair, convergence, pilot_epochs=pilot_epochs, options=others or {}
+            )
         if cache is not None and drawn is not None and convergence is not None:
             whole, never = predictions[0], predictions[-1]
             if isinstance(whole, Refusal) or isinstance(never, Refusal):
@@ -198,6 +208,28 @@ def _trainings(
         has_relays=graph.traffic.relayed is not None,
         approximate=approximate,
     )
+
+
+def _exact_and_packed(
+    predictions: Sequence[Prediction | Refusal], fixed: Collection[str]
+) -> tuple[Prediction, Prediction] | None:
+    """The quickest exact exchange of halo rows in fp32, and the same in int8; None where budgets cannot choose that."""
+    if set(fixed) & set(OF_EXACT):
+        return None
+
+    def quickest(wire: str) -> Prediction | None:
+        found = [
+            each
+            for each in predictions
+            if isinstance(each, Prediction)
+            and each.training.exchange == "boundary"
+            and (each.training.wire, each.training.staleness, each.training.staleness_grad) == (wire, "none", "none")
+        ]
+        return min(found, key=lambda each: each.epoch_seconds, default=None)
+
+    exact, packed = quickest("fp32"), quickest("int8")
+    has_rows = exact is not None and exact.communication.row_bytes > 0
+    return None if exact is None or packed is None or not has_rows else (exact, packed)
 
 
 def candidate_of(

@@ -35,7 +35,12 @@ class Communication:
 
 
 def communication(
-    graph: PartitionedGraph, model: LinkModel, training: TrainingPlan, tensor: Mapping[int, int]
+    graph: PartitionedGraph,
+    model: LinkModel,
+    training: TrainingPlan,
+    tensor: Mapping[int, int],
+    *,
+    shares: Mapping[tuple[int, str], float] | None = None,
 ) -> Communication:
     """What an epoch exchanges.
 
@@ -44,16 +49,25 @@ def communication(
         model: of its topology.
         training: the options.
         tensor: the width of each tensor-parallel layer, by its number from 1.
+        shares: by layer and direction, what is sent of the exact bytes in place of what `training` says; all of a
+            layer that is not there. Every link is taken to have the same share.
     """
     forward, backward = training.sent_shares
+    keeps_gradients = backward < 1 or shares is not None
     ahead = graph.traffic.without_relays() if training.relay == "off" else graph.traffic
-    back = graph.traffic.without_relays() if backward < 1 else ahead  # kept gradients go straight to their owners
+    back = graph.traffic.without_relays() if keeps_gradients else ahead  # kept gradients go straight to their owners
     back = back.reversed()
     rows, gradients = graph.cross, graph.cross.reversed()
 
-    def of_boundary(wire: str) -> list[int]:
+    def of_boundary(wire: str) -> dict[int, int]:
+        """The bytes of a row by the layer's number."""
         of_layers = training.row_bytes(graph.num_features, graph.num_classes, wire=wire)
-        return [size for number, size in enumerate(of_layers, 1) if size and number not in tensor]
+        return {number: size for number, size in enumerate(of_layers, 1) if size and number not in tensor}
+
+    def share(number: int, direction: str) -> float:
+        if shares is not None:
+            return shares.get((number, direction), 1.0)
+        return forward if direction == "forward" else backward
 
     def of_tensor(of_sum: Callable[..., float], wire: str) -> float:
         value_bytes, more_bytes = WIRE_BYTES[wire]
@@ -63,15 +77,20 @@ def communication(
         return sum(int(bytes_PP.sum()) for bytes_PP in tensor_bytes(rows, width, **sizes))
 
     seconds = sum(
-        forward * model.bottleneck(ahead, size) + backward * model.bottleneck(back, size)
-        for size in of_boundary(training.wire)
+        share(layer, "forward") * model.bottleneck(ahead, size)
+        + share(layer, "backward") * model.bottleneck(back, size)
+        for layer, size in of_boundary(training.wire).items()
     )
     seconds += sum(of_tensor(partial(tensor_seconds, model, way), training.wire) for way in (rows, gradients))
-    validation = sum(model.bottleneck(ahead, size) for size in of_boundary("fp32"))
+    validation = sum(model.bottleneck(ahead, size) for size in of_boundary("fp32").values())
     validation += of_tensor(partial(tensor_seconds, model, rows), "fp32")
     number = int(graph.traffic.rows_PP.sum())
-    sent = (forward + backward) * number * sum(of_boundary(training.wire)) + 2 * of_tensor(all_bytes, training.wire)
-    exact = number * sum(of_boundary("fp32")) + of_tensor(all_bytes, "fp32")
+    sent = number * sum(
+        size * (share(layer, "forward") + share(layer, "backward"))
+        for layer, size in of_boundary(training.wire).items()
+    )
+    sent += 2 * of_tensor(all_bytes, training.wire)
+    exact = number * sum(of_boundary("fp32").values()) + of_tensor(all_bytes, "fp32")
     return Communication(
         row_seconds=seconds + validation / training.eval_every,
         weights_seconds=_weights_seconds(graph, model, training),

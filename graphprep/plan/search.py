@@ -1,8 +1,9 @@
 """The ways to train one partitioned graph that there are, and which of them is best by prediction.
 
 What changes no result beyond rounding (the exchange of each layer, relays, 16-bit wires) is always among them. What
-approximates (int8 rows, kept rows and gradients) needs more epochs on some graphs, so it is only among them where pilot
-runs have shown how many; mini-batches likewise, in the sizes that a person gave. Options that a person fixed stay.
+approximates (int8 rows, kept rows and gradients, budgets of error and bytes) needs more epochs on some graphs, so it is
+only among them where pilot runs have shown how many; mini-batches likewise, in the sizes that a person gave. Options
+that a person fixed stay.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Candidate:
     row_bytes: int
     batches: Mapping[str, Any] = field(default_factory=dict)
     """The trainer's options for mini-batches; none for the whole graph."""
+    bits: Mapping[str, Any] = field(default_factory=dict)
+    """The trainer's option for a budget by which the run chooses bits and age of rows; none where it does not."""
     note: str | None = None
     """What is to be said of it beside the comparison with the defaults, as a clause."""
 
@@ -73,7 +76,7 @@ class Candidate:
         """The options that differ from the trainer's defaults, of those that are chosen."""
         values = {name: getattr(self.training, name) for name in SEARCHED}
         of_exchange = {name: value for name, value in values.items() if value != getattr(_DEFAULT, name)}
-        return {**of_exchange, **self.batches}
+        return {**of_exchange, **self.batches, **self.bits}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +169,8 @@ def best(candidates: Iterable[Candidate], budget: Budget) -> list[Candidate]:
 
 def _kind(candidate: Candidate) -> tuple[Any, ...]:
     """What distinguishes ways that are worth showing side by side."""
-    training, batches = candidate.training, sorted(candidate.batches)
-    return candidate.ranks, candidate.topology, training.exchange, training.wire, training.staleness, batches
+    training, more = candidate.training, sorted([*candidate.batches, *candidate.bits])
+    return candidate.ranks, candidate.topology, training.exchange, training.wire, training.staleness, more
 
 
 def reasons(candidate: Candidate, default: Candidate) -> Sequence[str]:

@@ -40,7 +40,7 @@ from pipelines.commands.from_dataclass import options_of
     type=int,
     default=0,
     metavar="EPOCHS",
-    help="With a cache, train some short runs here: with --best to consider int8 rows and kept rows too, with "
+    help="With a cache, train some short runs here: with --best to consider int8 rows, kept rows and budgets too, with "
     "--batch-size to count the epochs that batches need; --best --batch-size needs it.",
 )
 @options_of(Budget)

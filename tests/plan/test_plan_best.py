@@ -14,13 +14,14 @@ import pytest
 from graphprep.errors import UsageError
 from graphprep.plan.batch_options import BatchPlan
 from graphprep.plan.batch_plan import draw_steps
+from graphprep.plan.bit_budgets import BudgetPilot, sent_shares
 from graphprep.plan.convergence import Pilot, fit_convergence, pilot_trainings
 from graphprep.plan.search import Budget
 from graphprep.plan.time_to_accuracy import CONTROLLED, SAMPLED
 from graphprep.plan.training import TrainingPlan
 from graphprep.report.plan_tables import print_best
 from graphprep.topology import Topology
-from pipelines import batch_candidates, plan_batches, train_auto
+from pipelines import batch_candidates, budget_candidates, plan_batches, train_auto
 from pipelines import plan as plan_pipeline
 from pipelines import plan_best as best_pipeline
 from pipelines.plan import plan_training
@@ -39,6 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of a store called graph, with rates that are known."""
     monkeypatch.setattr(plan_pipeline, "measured_rates", known_rates)
     monkeypatch.setattr(plan_pipeline, "gpus_here", list)
+    monkeypatch.setattr(budget_candidates, "run_budget_pilots", lambda *_, **__: [])
     store = make_store(labelled_graph(np.random.default_rng(1), 90, 700, undirected=True))
     make_cache(store, Topology.flat(2), tmp_path / "cache")
     return tmp_path / "cache"
@@ -150,13 +152,56 @@ def test_batches_are_among_the_ways_where_pilots_show_their_epochs(
         plan_best(str(folder), BASE, budget=Budget(), batches=shape)
 
 
+def test_budgets_are_among_the_ways_where_pilots_arrive(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards against bits that are advised although they did not arrive, and against other bytes than a pilot sent."""
+    shares = {(2, "forward"): 0.1, (2, "backward"): 0.3}
+    of_epochs = {"--byte-budget 0.1": 50, "--byte-budget 0.04": 60, "--error-budget 0.5": 40}
+
+    def pilots(_cache, _training, budgets, **_):  # type: ignore[no-untyped-def]
+        return [
+            BudgetPilot(budget=each, values=[epoch / of_epochs[each.name] for epoch in range(1, 51)], shares=shares)
+            for each in budgets
+        ]
+
+    monkeypatch.setattr(best_pipeline, "run_pilots", _quick_pilots)
+    monkeypatch.setattr(budget_candidates, "run_budget_pilots", pilots)
+    monkeypatch.setattr(Any1, "__missing__", lambda *_: 1e-15)
+    fixed = {"exchange", "relay", "weights_wire"}
+    found = plan_best(str(folder), BASE, fixed=fixed, budget=Budget(), pilot_epochs=50)
+    assert "--byte-budget 0.04 did not reach 0.9900 in 50 epochs" in capsys.readouterr().err
+    plain = plan_training(str(folder), BASE)
+    of_halo = plain["row_bytes"] / 3  # forward, backward, and the validation after each epoch
+    ways = {way["options"].get("error_budget", way["options"].get("byte_budget")): way for way in found["best"]}
+    way = ways[0.5]
+    assert way["epochs"] == pytest.approx(40)
+    assert way["row_bytes"] == pytest.approx(1.4 * of_halo, abs=1)
+    assert way["communication_seconds"] < plain["communication_seconds"]
+    assert "it needs 1.00 times" not in " ".join(way["reasons"])
+    assert f"{100 * 1.4 / 3:.1f} % of exact bytes, validations included" in " ".join(way["reasons"])
+    assert parse(shlex.split(way["command"])[2:]).error_budget == 0.5
+    assert 0.04 not in ways
+    for others, fixed in (({"byte_budget": 0.2}, set()), ({}, {"wire"})):
+        found = plan_best(str(folder), BASE, fixed=fixed, budget=Budget(), pilot_epochs=50, others=others)
+        assert not any({"byte_budget", "error_budget"} & set(way["options"]) for way in found["best"])
+
+
+def test_shares_of_training_passes() -> None:
+    """Guards against validations, which send all, in what a budget is said to send."""
+    rows = [
+        {"layer": 1, "direction": "setup", "bytes_sent": 9, "bytes_exact_boundary": 9},
+        {"layer": 2, "direction": "forward", "bytes_sent": 11 + 2, "bytes_exact_boundary": 11 + 10},
+        {"layer": 2, "direction": "backward", "bytes_sent": 3, "bytes_exact_boundary": 10},
+    ]
+    assert sent_shares(rows, 10) == pytest.approx({(2, "forward"): 0.2, (2, "backward"): 0.3})
+
+
 @pytest.mark.slow
 def test_pilots_are_runs_of_this_cache(folder: Path) -> None:
     """Guards against pilots that train something else, or leave files behind."""
     before = sorted(folder.rglob("*"))
-    found = plan_best(
-        str(folder), BASE, fixed={"staleness", "staleness_grad"}, budget=Budget(), pilot_epochs=4, others={"seed": 3}
-    )
+    found = plan_best(str(folder), BASE, fixed={"relay"}, budget=Budget(), pilot_epochs=4, others={"seed": 3})
     assert found["pilots"]["epochs"] == 4
     assert 1 <= found["epochs"] <= 4
     assert sorted(folder.rglob("*")) == before
