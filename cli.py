@@ -19,7 +19,7 @@ MODULES = {"import": "import_files", "list": "list_datasets"} | {
     name: name
     for name in (
         *("cache", "clean", "compare", "completion", "doctor", "evaluate", "export", "fetch", "generate", "infer"),
-        *("inspect", "partition", "plan", "report", "run", "topology", "train", "verify"),
+        *("inspect", "partition", "plan", "report", "rescale", "run", "topology", "train", "verify"),
     )
 }
 """by the command's name: the module in `pipelines/commands/`, and the command in it, which has the same name"""

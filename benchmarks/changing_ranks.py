@@ -4,9 +4,9 @@ A GCN trains on a block model, one thread a rank. In the first case two ranks tr
 stopped for half of every 40 ms, so that it computes at half speed to the end, also after nodes have moved and the ranks
 have been started again. Its share is ideal where both compute as long as each other: 4/3 of the seconds from before.
 
-In the second case a run on one rank is stopped as by SIGTERM and goes on with two from its checkpoint, and the other
-way round, each with the cache for its number of ranks. What that costs are the seconds from the signal to the end of
-the first epoch after it, less those of an epoch, in epochs of the run that goes on.
+In the second case `graphprep rescale` lets a run on one rank go on with two, and the other way round, each with the
+cache for its number of ranks. What that costs are the seconds between the last epoch before and the first one after
+it, less those of an epoch, in epochs of the run that goes on.
 
 Prints the figures, writes JSON with --out. Stores and caches lie in --folder, and are made once.
 """
@@ -66,6 +66,14 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
+def config_of(run: Path) -> str:
+    """The options of a run so far, as text."""
+    try:
+        return (run / "config.toml").read_text()
+    except FileNotFoundError:
+        return ""
+
+
 def ranks_of(run: Path, rank: int) -> list[int]:
     """The process of rank `rank` of the run that writes to `run`: the launcher starts them in order."""
     launched = []
@@ -122,47 +130,51 @@ def rebalanced(cache: Path, run: Path, epochs: int, hidden: int) -> dict[str, An
     """A rank becomes slow, and nodes move away from it."""
     words = ["--rebalance", "--epochs", str(epochs), "--hidden", str(hidden)]
     with half_speed(run, 1, SLOW_FROM), training(cache, run, *words) as process:
-        moved_at, seen = None, list[float]()
+        made_at, moved_at, seen = None, None, list[float]()
         while process.poll() is None:
             seen += [time.monotonic()] * (len(lines_of(run)) - len(seen))
-            if moved_at is None and (run / "caches").exists():
+            if made_at is None and (run / "caches").exists():
+                made_at = len(seen)
+            if moved_at is None and f'cache = "{run}/caches/' in config_of(run):
                 moved_at = len(seen)
             time.sleep(LOOK_S)
-    if process.returncode or moved_at is None:
+    if process.returncode or made_at is None or moved_at is None:
         raise SystemExit("the run failed, or its nodes were not moved")
     seconds = [later - earlier for earlier, later in pairwise(seen)]  # of epoch 2 and on
     before = statistics.median(seconds[2 : SLOW_FROM - 2])
-    slow = statistics.median(seconds[SLOW_FROM : moved_at - 1])
+    slow = statistics.median(seconds[SLOW_FROM : made_at - 1])
     after = statistics.median(seconds[-LAST:])
     return {
         "epoch_seconds_before": before,
         "epoch_seconds_slow": slow,
         "epoch_seconds_after": after,
         "to_ideal": after / (before * 4 / 3),
+        "slow_epochs_until_making": made_at - SLOW_FROM,
         "slow_epochs_until_moved": moved_at - SLOW_FROM,
-        "epochs_that_the_move_cost": max(seconds[moved_at - 2 : moved_at + 2]) / after - 1,
+        "seconds_of_making": seen[moved_at - 1] - seen[made_at - 1],
+        "seconds_without_an_epoch": seconds[moved_at - 1] - after,
+        "epochs_that_the_move_cost": (seconds[moved_at - 1] - after) / after,
     }
 
 
 def with_other_ranks(caches: Path, run: Path, before: int, after: int, hidden: int) -> dict[str, Any]:
-    """A run goes on with another number of ranks."""
-    words = ["--hidden", str(hidden), "--checkpoint", str(run / "checkpoints")]
-    with training(caches / str(before), run, *words, "--epochs", "1000") as process:
-        while len(lines_of(run)) < SLOW_FROM:
-            time.sleep(LOOK_S)
-        signalled = time.monotonic()
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-    done = len(lines_of(run))
-    seen = list[float]()
-    with training(caches / str(after), run, *words, "--epochs", str(done + LAST + 2), "--resume") as process:
+    """A run goes on with another number of ranks while it trains."""
+    checkpoints, epochs = run / "checkpoints", SLOW_FROM + LAST + 30
+    words = ["--hidden", str(hidden), "--checkpoint", str(checkpoints), "--epochs", str(epochs)]
+    seen, asking, first = list[float](), None, None
+    with training(caches / str(before), run, *words) as process:
         while process.poll() is None:
-            seen += [time.monotonic()] * (len(lines_of(run)) - done - len(seen))
+            seen += [time.monotonic()] * (len(lines_of(run)) - len(seen))
+            if asking is None and len(seen) >= SLOW_FROM:
+                command = [sys.executable, "-m", "cli", "rescale", str(checkpoints), str(caches / str(after)), "-q"]
+                asking = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            if first is None and f'cache = "{caches / str(after)}"' in config_of(run):
+                first = len(seen)
             time.sleep(LOOK_S)
-    if process.returncode:
+    if process.returncode or asking is None or asking.wait() or first is None:
         raise SystemExit("the run did not go on")
-    epoch = statistics.median(later - earlier for earlier, later in pairwise(seen[1:]))
-    seconds = seen[0] - signalled - epoch
+    epoch = statistics.median(later - earlier for earlier, later in pairwise(seen[-LAST:]))
+    seconds = seen[first] - seen[first - 1] - epoch
     return {
         "ranks_before": before,
         "ranks_after": after,

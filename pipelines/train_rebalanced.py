@@ -1,16 +1,18 @@
 """`graphprep train CACHE --rebalance`: a run whose nodes move away from ranks that turn out slow.
 
 A thread reads the history of the run as it grows. Where the last epochs show a rank that all others wait for, and other
-parts would save more seconds than making them and starting again takes, the run is asked to stop as by SIGTERM: it
-writes a checkpoint. Then a cache with parts by the measured speeds is made from the one before, and the run goes on
-with it from the checkpoint. No epoch is lost, and the losses are those of one rank as before.
+parts would save more seconds than starting the ranks again takes, a process of low priority makes a cache with parts by
+the measured speeds from the one before, while the run goes on. Once it is there and the ranks are still as unequal, the
+run is asked to go on with it: its ranks finish their epoch, write a checkpoint and give way to others. No epoch is
+lost, and the losses are those of one rank as before.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
-import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,14 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.cache.read import PartitionCache, open_cache
-from graphprep.errors import GraphprepError, UsageError
-from graphprep.interop.training_run import CHECKPOINTS, history_lines
+from graphprep.errors import GraphprepError, TrainingError, UsageError
+from graphprep.interop.rescale_request import request_cache
+from graphprep.interop.training_run import CHECKPOINTS, history_lines, run_options
 from graphprep.plan.measured_speeds import MeasuredSpeeds
 from graphprep.report.formats import duration
 from graphprep.system import progress
+from graphprep.system.child_process import child_settings, python_command
 from graphprep.system.home import require_cache
-from pipelines.partition import run_partition
-from pipelines.rebalance import LINES, WORTH_MOVING, Rebalance, plan_rebalance, speeds_of_run
+from pipelines.rebalance import LINES, WORTH_MOVING, speeds_of_run
 from pipelines.train import start_trainer
 from pipelines.trainer_options import given_options
 
@@ -34,21 +37,22 @@ REBALANCE = "--rebalance"
 CACHES = "caches"
 """the folder in that of the run with the caches that are made"""
 SECONDS_BETWEEN_LOOKS = 0.5
-STOPPED, TERMINATED = 8, 128 + signal.SIGTERM
-"""the trainer's exit status after it has written a checkpoint because it was asked to stop"""
-START_SECONDS = 10.0
-"""of starting the ranks, until a run has shown what it takes"""
+START_SECONDS = 5.0
+"""of starting the ranks on another cache, until that has been measured"""
+MAKING_SECONDS = 10.0
+"""of making a cache, until that has been measured"""
+_POLL = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Whether to stop a run for other parts."""
+    """Whether a run goes on with other parts."""
 
     speeds: MeasuredSpeeds
     saved_seconds: float
-    """in the epochs that are left"""
+    """in the epochs that are left once a cache is made"""
     cost_seconds: float
-    """of making a cache and starting again"""
+    """of starting the ranks on it"""
 
     @property
     def is_worth_it(self) -> bool:
@@ -56,9 +60,21 @@ class Decision:
 
 
 def decide(
-    cache: PartitionCache, lines: Sequence[Mapping[str, Any]], *, last_epoch: int, cost_seconds: float
+    cache: PartitionCache,
+    lines: Sequence[Mapping[str, Any]],
+    *,
+    last_epoch: int,
+    cost_seconds: float,
+    making_seconds: float = 0.0,
 ) -> Decision | None:
     """What the lines of a run on a cache say; None while they are fewer than `LINES`, the first of which starts slowly.
+
+    Args:
+        cache: that the run trains on.
+        lines: of its history, those on this cache.
+        last_epoch: of the run.
+        cost_seconds: of starting the ranks on another cache.
+        making_seconds: of making it, in which the run goes on.
 
     Raises:
         TrainingError: they have no seconds by rank.
@@ -66,7 +82,8 @@ def decide(
     if len(lines) <= LINES:
         return None
     speeds = speeds_of_run(cache, lines)
-    epochs = max(0, last_epoch - int(lines[-1]["epoch"]))
+    meanwhile = making_seconds / float(speeds.seconds_P.max())  # at most: an epoch takes longer than computing does
+    epochs = max(0.0, last_epoch - int(lines[-1]["epoch"]) - meanwhile)
     return Decision(speeds=speeds, saved_seconds=epochs * speeds.gain_seconds, cost_seconds=cost_seconds)
 
 
@@ -90,44 +107,22 @@ def train_rebalanced(cache: str, words: Sequence[str]) -> int:
             f"{REBALANCE} needs --output, the folder for history, checkpoints and the caches that it makes"
         )
     output, words = Path(options.output), list(words)
+    checkpoints = Path(options.checkpoint or output / CHECKPOINTS)
     if options.checkpoint is None:
-        words += ["--checkpoint", str(output / CHECKPOINTS)]
-    cost, number, made = START_SECONDS, 0, None
-    while True:
-        watch = _Watch(open_cache(folder), output, last_epoch=options.values["epochs"], cost_seconds=cost)
-        status = start_trainer(str(folder), words, watcher=watch)
-        watch.end()
-        if status not in (STOPPED, TERMINATED) or watch.decision is None:
-            return status
-        started, before, number = time.monotonic(), folder, number + 1
-        decision = watch.decision
-        progress.say(
-            f"the slowest rank computes {decision.speeds.imbalance:.2f} times as long as with balanced parts; moving "
-            f"nodes saves about {duration(decision.saved_seconds)} and takes about {duration(decision.cost_seconds)}"
-        )
-        plan = plan_rebalance(watch.cache, decision.speeds, out=output / CACHES / str(number))
-        outcome = run_partition(plan, replace_other=True)
-        Rebalance.of(decision.speeds, watch.cache, outcome).say()
-        folder = outcome.cache.folder
-        if made is not None:
-            shutil.rmtree(made)
-        made = folder
-        cost = time.monotonic() - started + watch.start_seconds
-        if "--resume" not in words:
-            words.append("--resume")
-        progress.say(f"training goes on with {folder}, made from {before}")
+        words += ["--checkpoint", str(checkpoints)]
+    watch = _Watch(open_cache(folder), output, checkpoints, last_epoch=options.values["epochs"])
+    status = start_trainer(str(folder), words, watcher=watch)
+    watch.end()
+    return status
 
 
 class _Watch:
-    """Reads the history of a run beside it, and asks it to stop once."""
+    """Reads the history of a run beside it, makes caches, and asks the run to go on with them."""
 
-    def __init__(self, cache: PartitionCache, output: Path, *, last_epoch: int, cost_seconds: float) -> None:
-        self.cache, self._output = cache, output
-        self._last_epoch, self._cost_seconds = last_epoch, cost_seconds
-        self.decision: Decision | None = None
-        """why the run was asked to stop; None if it was not"""
-        self.start_seconds = START_SECONDS
-        """of starting the ranks, until the first line"""
+    def __init__(self, cache: PartitionCache, output: Path, checkpoints: Path, *, last_epoch: int) -> None:
+        self._cache, self._output, self._checkpoints, self._last_epoch = cache, output, checkpoints, last_epoch
+        self._start_seconds, self._making_seconds = START_SECONDS, MAKING_SECONDS
+        self._made: list[Path] = []
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -137,9 +132,8 @@ class _Watch:
         self._thread.start()
 
     def is_signalled(self) -> None:
-        """A person has asked for the end: there is no other run after this one."""
+        """A person has asked for the end: no other parts are made."""
         self._ended.set()
-        self.decision = None
 
     def end(self) -> None:
         """The process has ended."""
@@ -148,21 +142,105 @@ class _Watch:
             self._thread.join()
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        started, is_running = time.monotonic(), False
         begun_after = _last_epoch(self._lines())
-        while not self._ended.wait(SECONDS_BETWEEN_LOOKS):
-            lines = [line for line in self._lines() if line["epoch"] > begun_after]
-            if lines and not is_running:
-                is_running, self.start_seconds = True, time.monotonic() - started
+        while process.poll() is None and not self._ended.wait(SECONDS_BETWEEN_LOOKS):
             try:
-                found = decide(self.cache, lines, last_epoch=self._last_epoch, cost_seconds=self._cost_seconds)
+                found = self._decide(begun_after, self._making_seconds)
+                if found is None or not found.is_worth_it:
+                    continue
+                moved = self._move(found, begun_after)
             except GraphprepError as error:
                 progress.warn(f"{REBALANCE} has no effect: {error}")
                 return
-            if found is not None and found.is_worth_it and not self._ended.is_set():
-                self.decision = found
-                process.send_signal(signal.SIGTERM)
-                return
+            if moved:
+                begun_after = self._wait_for_first_epoch()
+
+    def _decide(self, begun_after: int, making_seconds: float) -> Decision | None:
+        lines = [line for line in self._lines() if line["epoch"] > begun_after]
+        return decide(
+            self._cache,
+            lines,
+            last_epoch=self._last_epoch,
+            cost_seconds=self._start_seconds,
+            making_seconds=making_seconds,
+        )
+
+    def _move(self, found: Decision, begun_after: int) -> bool:
+        """Make a cache while the run goes on, and let it go on with that; whether it does.
+
+        Raises:
+            GraphprepError: the cache cannot be made, or the run does not take it.
+        """
+        progress.say(
+            f"the slowest rank computes {found.speeds.imbalance:.2f} times as long as with balanced parts; moving "
+            f"nodes saves about {duration(found.saved_seconds)}, so a cache is made while the training goes on"
+        )
+        started, target = time.monotonic(), self._output / CACHES / str(len(self._made) + 1)
+        made = self._make_cache(target)
+        if made is None:
+            return False
+        self._making_seconds = time.monotonic() - started
+        now = self._decide(begun_after, 0.0)
+        if now is None or not now.is_worth_it:
+            progress.say("other parts no longer pay, so the training goes on with those that it has")
+            shutil.rmtree(target)
+            return False
+        if not request_cache(self._checkpoints, target, is_cancelled=self._ended.is_set):
+            return False
+        progress.say(
+            f"{made['moved_nodes']:,} nodes move; the slowest rank is estimated to compute for "
+            f"{duration(made['expected_seconds'])} in an epoch, and {duration(now.speeds.seconds_P.max())} before; "
+            f"training goes on with {target}, made from {self._cache.folder}"
+        )
+        self._cache = open_cache(target)
+        self._made.append(target)
+        return True
+
+    def _make_cache(self, target: Path) -> dict[str, Any] | None:
+        """What became of the parts, as `Rebalance.to_json` has it; None after the end of the run.
+
+        Raises:
+            TrainingError: the sentence of the process that makes it.
+        """
+        words = ["-m", "pipelines.rebalance_process", str(self._cache.folder), str(self._output), str(target)]
+        with (
+            tempfile.TemporaryFile("w+") as printed,
+            tempfile.TemporaryFile("w+") as said,
+            subprocess.Popen(
+                python_command(*words), stdout=printed, stderr=said, start_new_session=True, **child_settings()
+            ) as child,
+        ):
+            while child.poll() is None:
+                if self._ended.wait(_POLL):
+                    child.kill()
+                    return None
+            for file in (printed, said):
+                file.seek(0)
+            if child.returncode:
+                last = (said.read().strip().splitlines() or [f"it ended with the exit status {child.returncode}"])[-1]
+                raise TrainingError(f"no cache could be made: {last}")
+            found: dict[str, Any] = json.load(printed)
+            return found
+
+    def _wait_for_first_epoch(self) -> int:
+        """Wait for the first line on the new cache; the epoch before it. Older caches that were made are removed."""
+        started = time.monotonic()
+        while not self._is_on(self._cache) and not self._ended.wait(_POLL):
+            pass
+        begun_after = _last_epoch(self._lines())
+        while _last_epoch(self._lines()) <= begun_after and not self._ended.wait(_POLL):
+            pass
+        self._start_seconds = time.monotonic() - started
+        for folder in self._made[:-1]:
+            shutil.rmtree(folder, ignore_errors=True)
+        return begun_after
+
+    def _is_on(self, cache: PartitionCache) -> bool:
+        """Whether the run has begun with a cache."""
+        try:
+            return Path(run_options(self._output)["cache"]).resolve() == cache.folder.resolve()
+        except (GraphprepError, KeyError, TypeError):
+            return False
 
     def _lines(self) -> list[dict[str, Any]]:
         """The whole lines so far."""

@@ -1,5 +1,8 @@
 """`python -m trainer.launch CACHE [options]`: start one rank a part on this machine, and end with their exit status.
 
+While it runs it can be asked to go on with another cache of the graph (`trainer.startup.next_cache`), in other parts or
+in another number of them.
+
 Each run has its own store on a free port, chosen by the system, so runs on one machine do not disturb each other.
 Nothing is printed about a failed rank that has printed its error.
 """
@@ -25,7 +28,10 @@ from trainer.data.events import EventCache
 from trainer.dist.rank_processes import RankProcesses
 from trainer.reporting.live_view import ERASE_BELOW, shows_live
 from trainer.startup.cache_family import with_cache_for
+from trainer.startup.next_cache import NextCache, words_with
 from trainer.startup.opening import open_for
+
+THREADS = "OMP_NUM_THREADS"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,16 +54,27 @@ def _launch(cache: Cache | EventCache, arguments: Sequence[str], options: Option
     if __name__ == "__main__" and sys.platform == "linux" and HUGE_PAGES[0] in added:
         os.execv(sys.executable, sys.orig_argv)  # the C library reads it when a program starts, and a fork does not
     prepare_torch_import()
-    program: Sequence[str] | Callable[[], int] = ["-m", "trainer", *arguments]
-    if _may_fork(options):
-        program = partial(_forked_rank(), arguments)
-    processes = RankProcesses(program, cache.num_parts, restarts=options.restarts)
-    failed = processes.run()
+    following = NextCache(options, cache)
+    processes = RankProcesses(restarts=options.restarts, must_give_way=following.is_requested)
+    failed = processes.run(_program(arguments, options), cache.num_parts)
+    while processes.gave_way and processes.stop_signal is None:
+        before, cache = cache, following.taken()
+        if THREADS in added:
+            os.environ[THREADS] = _threads_a_rank(cache.num_parts)
+        ranks = f"{before.num_parts} rank(s) on {before.folder}"
+        print(printable(f"trainer: {ranks} give way to {cache.num_parts} on {cache.folder}"), file=sys.stderr)
+        arguments = words_with(arguments, str(cache.folder))
+        failed = processes.run(_program(arguments, options), cache.num_parts)
     if (failed or processes.stop_signal is not None) and shows_live(options, sys.stderr):
         print(ERASE_BELOW, end="", file=sys.stderr, flush=True)  # what a rank that was ended has left
     if processes.stop_signal is not None:
         return 128 + processes.stop_signal
     return _status_of(failed) if failed else 0
+
+
+def _program(arguments: Sequence[str], options: Options) -> Sequence[str] | Callable[[], int]:
+    """What each rank runs."""
+    return partial(_forked_rank(), arguments) if _may_fork(options) else ["-m", "trainer", *arguments]
 
 
 def _may_fork(options: Options) -> bool:
@@ -77,22 +94,34 @@ def _may_fork(options: Options) -> bool:
 
 def _forked_rank() -> Callable[[Sequence[str]], int]:
     """What a fork runs, with all that it needs imported."""
+    import torch
+
     import trainer.run  # noqa: F401
-    from trainer.__main__ import main as run_rank
+    from trainer.__main__ import main
+
+    def run_rank(arguments: Sequence[str]) -> int:
+        threads = os.environ.get(THREADS, "")
+        if threads.isdecimal() and int(threads) != torch.get_num_threads():
+            torch.set_num_threads(int(threads))  # torch was imported for another number of ranks
+        return main(arguments)
 
     return run_rank
 
 
 def _prepare_environment(num_ranks: int, *, debug: bool, saves_memory: bool) -> set[str]:
     """Set, for the ranks to inherit, what the user has not set; the names of the variables that are new."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     before = set(os.environ)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // num_ranks)))
+    os.environ.setdefault(THREADS, _threads_a_rank(num_ranks))
     if not saves_memory:
         os.environ.setdefault(*HUGE_PAGES)
     if not debug:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     return set(os.environ) - before
+
+
+def _threads_a_rank(num_ranks: int) -> str:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return str(max(1, cores // num_ranks))
 
 
 def _status_of(exit_codes: Mapping[int, int]) -> int:

@@ -84,6 +84,15 @@ class Columns(Mapping[str, NDArray[Any]]):
         return frame
 
 
+def run_options(folder: Path) -> dict[str, Any]:
+    """The trainer's options of a run, which may still be training.
+
+    Raises:
+        TrainingError: there are none.
+    """
+    return tomllib.loads(_text(folder, CONFIG))
+
+
 def history_lines(folder: Path) -> list[dict[str, Any]]:
     """The lines of the trainer's --json of all validated epochs of a run so far; none where there is no history.
 
@@ -109,16 +118,10 @@ class TrainingRun:
             TrainingError: it is no finished run.
         """
         self.folder = Path(folder)
-        self.result: dict[str, Any] = json.loads(self._text(RESULT))
+        self.result: dict[str, Any] = json.loads(_text(self.folder, RESULT))
         """all that the trainer says of the run: seconds, bytes by purpose, layer and link ..."""
-        self.options: dict[str, Any] = tomllib.loads(self._text(CONFIG))
+        self.options = run_options(self.folder)
         """the trainer's options"""
-
-    def _text(self, name: str) -> str:
-        try:
-            return regular_file(self.folder / name).read_text(encoding="utf-8")
-        except OSError as error:
-            raise TrainingError(f"{self.folder} is no finished run: {name} is missing; {AGAIN}") from error
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items() if value is not None)
@@ -269,6 +272,13 @@ class TrainingRun:
         if not files:
             raise TrainingError(f"there is no checkpoint in {folder}; train with --checkpoint, or by graphprep.train")
         return max(files, key=lambda path: (epoch_of(path), path.stat().st_mtime_ns))
+
+
+def _text(folder: Path, name: str) -> str:
+    try:
+        return regular_file(folder / name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise TrainingError(f"{folder} is no finished run: {name} is missing; {AGAIN}") from error
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> Columns:

@@ -147,8 +147,13 @@ def locked_if_free(path: Path, *, wait_for: str | None = None) -> Iterator[bool]
 
 def is_locked(path: Path) -> bool:
     """Whether some process holds the lock of `path`; nothing is written."""
+    return is_lock_held(lock_file(path))
+
+
+def is_lock_held(file: Path) -> bool:
+    """Whether some process has locked a file; False where it is not there."""
     try:
-        descriptor = os.open(lock_file(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

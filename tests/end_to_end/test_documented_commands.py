@@ -63,11 +63,15 @@ LISTED = {
     "pip install 'graphprep[dask]'": "takes packages from the index",
     "python -m benchmarks.network.parts --folder WORK --out parts.json": "hours, as root; tests/network runs less",
     "python -m benchmarks.network.relays --folder WORK --out relays.json": "minutes, as root",
-    "graphprep plan cora/2x2 --best --pilot 40": "trains five times; test_plan_best.py has pilots",
-    "graphprep plan cora/2x2 --best --pilot 40 --batch-size 64 --fanouts 2,2": "trains seven times, likewise",
+    "graphprep plan cora/2x2 --best --pilot 40": "trains eight times; test_plan_best.py has pilots",
+    "graphprep plan cora/2x2 --best --pilot 40 --batch-size 64 --fanouts 2,2": "trains ten times, likewise",
     "torchrun --nnodes 1:2 --nproc-per-node 4 --max-restarts 10 --rdzv-backend c10d --rdzv-endpoint HOST:29500 "
     "-m trainer ~/shared/cora --checkpoint ~/shared/run --checkpoint-every 1 --resume": "waits for machines that "
     "come and go; test_cache_family.py has the folder",
+    "graphprep train caches/cora-4 --checkpoint runs/cora [options]": "trains until another terminal asks it to go on",
+    "graphprep cache merge caches/cora-4 --parts 2 --out caches/cora-2": "for that training, as the next one",
+    "graphprep rescale runs/cora caches/cora-2": "tests/trainer/test_launch.py asks a training that runs",
+    "graphprep rescale runs/cora cora/flat-2": "likewise",
     "GLOO_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1; test_trainer_interfaces.py names some",
     "NCCL_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1, and no GPU",
 }

@@ -29,12 +29,12 @@ SLOW_RANK_1 = """
 import os, time, torch
 fast = torch.mm
 def slow(*arguments, **options):
-    if os.environ.get("LOCAL_RANK") == "1" and not os.path.exists({until!r}):
-        time.sleep(0.03)
+    if os.environ.get("LOCAL_RANK") == "1":
+        time.sleep(1e-4 * max(arguments[0].shape))
     return fast(*arguments, **options)
 torch.mm = slow
 """
-"""What Python imports first: dense products of rank 1 are slow until the run has another cache."""
+"""What Python imports first: dense products of rank 1 take longer, by their rows."""
 
 
 @pytest.fixture
@@ -122,18 +122,22 @@ def test_a_rank_that_becomes_slow_loses_nodes(
     monkeypatch.setattr(loop, "START_SECONDS", 1e-3)
     monkeypatch.setattr(loop, "WORTH_MOVING", 3.0)  # which the slow rank passes, and others on a busy machine do not
     output = tmp_path / "run"
-    words = ["--epochs", "60", "--patience", "0", "--dropout", "0", "--quiet"]
-    (tmp_path / "sitecustomize.py").write_text(SLOW_RANK_1.format(until=str(output / "caches")))
+    words = ["--epochs", "300", "--patience", "0", "--dropout", "0", "--quiet"]
+    (tmp_path / "sitecustomize.py").write_text(SLOW_RANK_1)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}")
     status = loop.train_rebalanced(str(cache.folder), [*words, "--output", str(output)])
-    assert status == 0
-    assert "training goes on with" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert status == 0, said
+    first = output / "caches" / "1"
+    assert f"training goes on with {first}, made from {cache.folder}" in said
+    assert f"2 rank(s) on {cache.folder} give way to 2 on {first}" in said
     history = [json.loads(text) for text in (output / "history.jsonl").read_text().splitlines()]
-    assert [each["epoch"] for each in history] == list(range(1, 61))
-    [made] = (output / "caches").iterdir()
-    nodes = [rank["nodes"] for rank in quality_of(PartitionCache(made))["ranks"]]
+    assert [each["epoch"] for each in history] == list(range(1, 301))
+    [last] = (output / "caches").iterdir()  # nodes may have moved again, and then the first cache is gone
+    nodes = [rank["nodes"] for rank in quality_of(PartitionCache(last))["ranks"]]
     assert nodes[1] < 0.45 * 400
     alone = tmp_path / "alone"
+    monkeypatch.delenv("PYTHONPATH")
     assert start_trainer(str(cache.folder), [*words, "--output", str(alone)]) == 0
     expected = [json.loads(text)["loss"] for text in (alone / "history.jsonl").read_text().splitlines()]
-    np.testing.assert_allclose([each["loss"] for each in history], expected, rtol=1e-4)
+    np.testing.assert_allclose([each["loss"] for each in history], expected, rtol=1e-2)

@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphprep.errors import TrainingError
+from graphprep.interop.rescale_request import request_cache
+from graphprep.interop.training_run import history_lines, run_options
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import free_port
 
@@ -77,6 +80,40 @@ def running(*command: str) -> Iterator[subprocess.Popen[str]]:
         for pid in [*children_of(process.pid), process.pid] if process.poll() is None else []:
             os.kill(pid, signal.SIGKILL)
         process.communicate(timeout=PATIENCE)
+
+
+def test_a_run_goes_on_with_another_number_of_ranks(cache: Path, tmp_path: Path) -> None:
+    """Guards against a run that ends, forgets an epoch or learns something else when other ranks take it over."""
+    three = make_cache(tmp_path / "three", random_graph(), np.arange(60) % 3, 3)
+    other = make_cache(tmp_path / "other", random_graph(seed=5, num_nodes=50), np.arange(50) % 3, 3)
+    run, checkpoints = tmp_path / "run", tmp_path / "checkpoints"
+    words = [*FOREVER, "--dropout", "0"]
+    places = ["--output", str(run), "--checkpoint", str(checkpoints)]
+    with running("-m", "trainer.launch", str(cache), *words, *places) as process:
+        with pytest.raises(TrainingError, match="is of another graph than the run's cache"):
+            request_cache(checkpoints, other)
+        with pytest.raises(TrainingError, match="is not a partition cache"):
+            request_cache(checkpoints, tmp_path)
+        assert len(children_of(process.pid)) == 2
+        assert request_cache(checkpoints, three)
+        deadline = time.monotonic() + PATIENCE
+        while run_options(run)["cache"] != str(three) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(children_of(process.pid)) == 3
+        begun = history_lines(run)[-1]["epoch"]
+        while not (after := history_lines(run)) or after[-1]["epoch"] < begun + 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=PATIENCE) == 128 + signal.SIGTERM
+        assert process.stderr is not None
+        assert f"trainer: 2 rank(s) on {cache} give way to 3 on {three}" in process.stderr.read()
+    lines = history_lines(run)
+    assert [line["epoch"] for line in lines] == list(range(1, len(lines) + 1))
+    losses = [line["loss"] for line in lines[: begun + 3]]
+    status, out, err = finish(start("-m", "trainer.launch", str(cache), *words, "--epochs", str(begun + 3)))
+    assert status == 0, err
+    np.testing.assert_allclose(losses, [json.loads(line)["loss"] for line in out.splitlines()[:-1]], rtol=1e-4)
 
 
 def test_two_runs_side_by_side(cache: Path) -> None:
@@ -158,7 +195,7 @@ def test_torchrun_with_the_wrong_number_of_ranks(cache: Path, tmp_path: Path) ->
     ]
     assert time.monotonic() - started < 60
     # The same without a supervisor: rank 1 says nothing, waits for nobody, and has the same status.
-    alone = start("-m", "trainer", str(three), **seat_variables(1, free_port()))
+    alone = start("-m", "trainer", str(three), **rank_variables(1, free_port()))
     assert finish(alone) == (7, "", "")
 
 
@@ -172,7 +209,7 @@ def test_torch_is_all_it_needs(cache: Path, tmp_path: Path) -> None:
     assert not (library / "numpy").exists()
     port = free_port()
     processes = [
-        start("-S", "-m", "trainer", str(cache), *PLAIN, "--json", "--norm", "batch", **seat_variables(rank, port),
+        start("-S", "-m", "trainer", str(cache), *PLAIN, "--json", "--norm", "batch", **rank_variables(rank, port),
               PYTHONPATH=str(library))
         for rank in range(2)
     ]  # fmt: skip
@@ -214,7 +251,7 @@ def test_a_silent_rank_is_given_up(cache: Path, policy: str) -> None:
     port = free_port()
     stale = ["--staleness", policy, "--staleness-grad", policy]
     processes = [
-        start("-m", "trainer", str(cache), *FOREVER, *stale, "--timeout", "10", **seat_variables(rank, port))
+        start("-m", "trainer", str(cache), *FOREVER, *stale, "--timeout", "10", **rank_variables(rank, port))
         for rank in range(2)
     ]
     try:
@@ -237,7 +274,7 @@ def test_a_rank_that_stalls_for_less_than_the_timeout_is_waited_for(cache: Path)
     arguments = ["-m", "trainer", str(cache), "--epochs", "400", "--patience", "0", "--hidden", "4", "--device", "cpu"]
     stale = ["--staleness", "adaptive:1", "--staleness-grad", "variation:0.5", "--json", "-q", "--timeout", "60"]
     port = free_port()
-    processes = [start(*arguments, *stale, **seat_variables(rank, port)) for rank in range(2)]
+    processes = [start(*arguments, *stale, **rank_variables(rank, port)) for rank in range(2)]
     try:
         assert processes[0].stdout is not None
         assert processes[0].stdout.readline().startswith("{")
@@ -254,7 +291,7 @@ def test_a_rank_that_stalls_for_less_than_the_timeout_is_waited_for(cache: Path)
             process.communicate(timeout=PATIENCE)
 
 
-def seat_variables(rank: int, port: int) -> dict[str, str]:
+def rank_variables(rank: int, port: int) -> dict[str, str]:
     """What torchrun would tell rank `rank` of two."""
     return {
         "RANK": str(rank),

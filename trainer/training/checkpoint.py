@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import logging
 import os
 import re
@@ -32,6 +31,7 @@ from trainer.base.regular_file import regular_file
 from trainer.config.options import OPTIONS, Options
 from trainer.data.cache import Cache
 from trainer.data.events import EventCache
+from trainer.data.graph_identity import graph_identity
 from trainer.dist.communicator import Communicator
 
 log = logging.getLogger("trainer")
@@ -154,41 +154,6 @@ def checkpoint_to_resume(
     if communicator.is_main:
         log.info("resuming after epoch %d, from a checkpoint that %d rank(s) wrote", loaded["epoch"], loaded["ranks"])
     return loaded
-
-
-def graph_identity(cache: Cache | EventCache) -> dict[str, Any]:
-    """What makes two caches caches of one graph, whatever the number of parts: as JSON, with a digest of the source."""
-    if isinstance(cache, EventCache):
-        source = json.dumps(cache.source, sort_keys=True)
-        return {
-            "dataset": cache.dataset,
-            "nodes": cache.num_nodes,
-            "events": cache.num_events,
-            "split": list(cache.split),
-            "source": hashlib.sha256(source.encode()).hexdigest(),
-        }
-    source = json.dumps([cache.source, cache.feature_options], sort_keys=True)
-    return {
-        "dataset": cache.dataset,
-        "nodes": cache.num_nodes,
-        "edges": cache.num_edges,
-        "features": cache.num_features,
-        "classes": cache.num_classes,
-        "splits": cache.num_splits,
-        "task": cache.task,
-        "source": hashlib.sha256(source.encode()).hexdigest(),
-    } | _types_identity(cache)
-
-
-def _types_identity(cache: Cache) -> dict[str, Any]:
-    """The further entries for a graph of several types."""
-    if cache.is_plain:
-        return {}
-    return {
-        "target": cache.node_type,
-        "types": {kind.name: [kind.num_nodes, kind.num_features] for kind in cache.node_types},
-        "relations": {relation.key: relation.num_edges for relation in cache.relations},
-    }
 
 
 def _extended_identities(cache: Cache) -> Iterator[dict[str, Any]]:

@@ -59,13 +59,13 @@ def test_sizes() -> None:
     assert parse(["--out", "x", "--sizes", "1, 20,300"]).sizes == (1, 20, 300)
 
 
-def test_a_seat_is_what_torchrun_says() -> None:
+def test_a_rank_is_what_torchrun_says() -> None:
     """Guards against ranks that take themselves for others."""
     assert RankInfo.from_environment(TORCHRUN) == RankInfo(rank=3, world=4, local_rank=1)
 
 
 @pytest.mark.parametrize("changes", [{"RANK": ""}, {"RANK": "x"}, {"WORLD_SIZE": "1"}, {"WORLD_SIZE": "100000"}])
-def test_a_seat_without_torchrun(changes: dict[str, str]) -> None:
+def test_a_rank_without_torchrun(changes: dict[str, str]) -> None:
     """Guards against a module started by itself that waits for others, or dies of a KeyError."""
     with pytest.raises(UsageError, match="start the ranks with torchrun"):
         RankInfo.from_environment(TORCHRUN | changes)

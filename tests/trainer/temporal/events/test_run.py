@@ -24,7 +24,7 @@ from graphprep.temporal.write_cache import cache_of_arrays
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import Run, among_ranks, free_port
 from tests.trainer.temporal.events.streams import alternating_stream
-from tests.trainer.test_launch import PATIENCE, children_of, finish, is_running, running, seat_variables, start
+from tests.trainer.test_launch import PATIENCE, children_of, finish, is_running, rank_variables, running, start
 from trainer.base.errors import OptionError, StoppedError, TrainingError
 from trainer.config.command_line import parse
 from trainer.data.events import open_event_cache
@@ -222,7 +222,7 @@ def test_a_rank_that_hangs_is_named(cache: Path) -> None:
     arguments = [*map(str, (cache, *SMALL)), "--parallel", "2,1,1", "--epochs", "1000000", "--json", "-q"]
     port = free_port()
     processes = [
-        start("-m", "trainer", *arguments, "--timeout", "10", **seat_variables(rank, port)) for rank in range(2)
+        start("-m", "trainer", *arguments, "--timeout", "10", **rank_variables(rank, port)) for rank in range(2)
     ]
     try:
         assert processes[0].stdout is not None
