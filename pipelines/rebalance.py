@@ -45,12 +45,12 @@ class Rebalance:
     def of(cls, speeds: MeasuredSpeeds, before: PartitionCache, outcome: PartitionOutcome) -> Rebalance:
         """Compare the cache that was made with the one before."""
         then_N, now_N = (np.array(cache.array("assignment")) for cache in (before, outcome.cache))
-        unit = speeds.seconds_P * speeds.speed_P / _work(before)  # the same for all ranks but for rounding
+        unit = speeds.seconds_P * speeds.speed_P / work_of(before)  # the same for all ranks but for rounding
         return cls(
             speeds=speeds,
             moved_nodes=int((then_N != now_N).sum()),
             num_nodes=len(now_N),
-            expected_seconds=float((np.median(unit) * _work(outcome.cache) / speeds.speed_P).max()),
+            expected_seconds=float((np.median(unit) * work_of(outcome.cache) / speeds.speed_P).max()),
         )
 
     def say(self) -> None:
@@ -91,7 +91,7 @@ def speeds_of_run(cache: PartitionCache, lines: Sequence[Mapping[str, Any]], *, 
         raise TrainingError("what GPUs spend their seconds on is not measured, so that their speeds are unknown")
     epochs = _epochs_a_line(lines, len(rows))
     seconds_TP = np.array(rows, np.float64) / np.array(epochs)[:, None]
-    return MeasuredSpeeds.of(_work(cache), np.maximum(seconds_TP, 1e-9))
+    return MeasuredSpeeds.of(work_of(cache), np.maximum(seconds_TP, 1e-9))
 
 
 def _epochs_a_line(lines: Sequence[Mapping[str, Any]], count: int) -> list[int]:
@@ -100,7 +100,7 @@ def _epochs_a_line(lines: Sequence[Mapping[str, Any]], count: int) -> list[int]:
     return [max(1, now - before) for before, now in zip(numbers[-count - 1 :], numbers[-count:], strict=False)]
 
 
-def _work(cache: PartitionCache) -> NDArray[np.float64]:
+def work_of(cache: PartitionCache) -> NDArray[np.float64]:
     """What each rank computes, in units of one in-edge."""
     work = [EDGE_COST * rank["edges"] + NODE_COST * rank["nodes"] for rank in quality_of(cache)["ranks"]]
     return np.maximum(np.array(work, np.float64), EDGE_COST)

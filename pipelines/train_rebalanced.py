@@ -9,10 +9,8 @@ lost, and the losses are those of one rank as before.
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -21,22 +19,24 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.cache.read import PartitionCache, open_cache
-from graphprep.errors import GraphprepError, TrainingError, UsageError
+from graphprep.errors import GraphprepError, UsageError
 from graphprep.interop.rescale_request import request_cache
 from graphprep.interop.training_run import CHECKPOINTS, history_lines, run_options
 from graphprep.plan.measured_speeds import MeasuredSpeeds
 from graphprep.report.formats import duration
 from graphprep.system import progress
-from graphprep.system.child_process import child_settings, python_command
 from graphprep.system.home import require_cache
 from pipelines.rebalance import LINES, WORTH_MOVING, speeds_of_run
+from pipelines.rebalance_process import RebalanceProcess
 from pipelines.train import start_trainer
 from pipelines.trainer_options import given_options
 
 REBALANCE = "--rebalance"
 CACHES = "caches"
 """the folder in that of the run with the caches that are made"""
-SECONDS_BETWEEN_LOOKS = 0.5
+FIRST_LINES = 3
+"""Validated epochs whose medians decide whether a cache is made; once it is there, those of `LINES` decide."""
+SECONDS_BETWEEN_LOOKS = 0.2
 START_SECONDS = 5.0
 """of starting the ranks on another cache, until that has been measured"""
 MAKING_SECONDS = 10.0
@@ -63,15 +63,17 @@ def decide(
     cache: PartitionCache,
     lines: Sequence[Mapping[str, Any]],
     *,
+    count: int = LINES,
     last_epoch: int,
     cost_seconds: float,
     making_seconds: float = 0.0,
 ) -> Decision | None:
-    """What the lines of a run on a cache say; None while they are fewer than `LINES`, the first of which starts slowly.
+    """What the last lines of a run on a cache say; None while there are not so many beside the first, a slow one.
 
     Args:
         cache: that the run trains on.
         lines: of its history, those on this cache.
+        count: of the lines whose medians decide.
         last_epoch: of the run.
         cost_seconds: of starting the ranks on another cache.
         making_seconds: of making it, in which the run goes on.
@@ -79,9 +81,9 @@ def decide(
     Raises:
         TrainingError: they have no seconds by rank.
     """
-    if len(lines) <= LINES:
+    if len(lines) <= count:
         return None
-    speeds = speeds_of_run(cache, lines)
+    speeds = speeds_of_run(cache, lines, last=count)
     meanwhile = making_seconds / float(speeds.seconds_P.max())  # at most: an epoch takes longer than computing does
     epochs = max(0.0, last_epoch - int(lines[-1]["epoch"]) - meanwhile)
     return Decision(speeds=speeds, saved_seconds=epochs * speeds.gain_seconds, cost_seconds=cost_seconds)
@@ -111,9 +113,10 @@ def train_rebalanced(cache: str, words: Sequence[str]) -> int:
     if options.checkpoint is None:
         words += ["--checkpoint", str(checkpoints)]
     watch = _Watch(open_cache(folder), output, checkpoints, last_epoch=options.values["epochs"])
-    status = start_trainer(str(folder), words, watcher=watch)
-    watch.end()
-    return status
+    try:
+        return start_trainer(str(folder), words, watcher=watch)
+    finally:
+        watch.end()
 
 
 class _Watch:
@@ -122,12 +125,13 @@ class _Watch:
     def __init__(self, cache: PartitionCache, output: Path, checkpoints: Path, *, last_epoch: int) -> None:
         self._cache, self._output, self._checkpoints, self._last_epoch = cache, output, checkpoints, last_epoch
         self._start_seconds, self._making_seconds = START_SECONDS, MAKING_SECONDS
-        self._made: list[Path] = []
+        self._first_lines, self._made = FIRST_LINES, list[Path]()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self, process: subprocess.Popen[bytes]) -> None:
         """Watch the run of a process."""
+        self._process = RebalanceProcess()
         self._thread = threading.Thread(target=self._watch, args=(process,), daemon=True)
         self._thread.start()
 
@@ -140,12 +144,13 @@ class _Watch:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
+            self._process.end()
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
         begun_after = _last_epoch(self._lines())
         while process.poll() is None and not self._ended.wait(SECONDS_BETWEEN_LOOKS):
             try:
-                found = self._decide(begun_after, self._making_seconds)
+                found = self._decide(begun_after, self._first_lines, self._making_seconds)
                 if found is None or not found.is_worth_it:
                     continue
                 moved = self._move(found, begun_after)
@@ -155,11 +160,12 @@ class _Watch:
             if moved:
                 begun_after = self._wait_for_first_epoch()
 
-    def _decide(self, begun_after: int, making_seconds: float) -> Decision | None:
+    def _decide(self, begun_after: int, count: int, making_seconds: float) -> Decision | None:
         lines = [line for line in self._lines() if line["epoch"] > begun_after]
         return decide(
             self._cache,
             lines,
+            count=count,
             last_epoch=self._last_epoch,
             cost_seconds=self._start_seconds,
             making_seconds=making_seconds,
@@ -176,14 +182,17 @@ class _Watch:
             f"nodes saves about {duration(found.saved_seconds)}, so a cache is made while the training goes on"
         )
         started, target = time.monotonic(), self._output / CACHES / str(len(self._made) + 1)
-        made = self._make_cache(target)
+        made = self._process.make(self._cache.folder, found.speeds, target, is_cancelled=self._ended.is_set)
         if made is None:
             return False
         self._making_seconds = time.monotonic() - started
-        now = self._decide(begun_after, 0.0)
-        if now is None or not now.is_worth_it:
+        while (now := self._decide(begun_after, LINES, 0.0)) is None:
+            if self._ended.wait(SECONDS_BETWEEN_LOOKS):
+                return False
+        if not now.is_worth_it:
             progress.say("other parts no longer pay, so the training goes on with those that it has")
             shutil.rmtree(target)
+            self._first_lines = LINES
             return False
         if not request_cache(self._checkpoints, target, is_cancelled=self._ended.is_set):
             return False
@@ -195,32 +204,6 @@ class _Watch:
         self._cache = open_cache(target)
         self._made.append(target)
         return True
-
-    def _make_cache(self, target: Path) -> dict[str, Any] | None:
-        """What became of the parts, as `Rebalance.to_json` has it; None after the end of the run.
-
-        Raises:
-            TrainingError: the sentence of the process that makes it.
-        """
-        words = ["-m", "pipelines.rebalance_process", str(self._cache.folder), str(self._output), str(target)]
-        with (
-            tempfile.TemporaryFile("w+") as printed,
-            tempfile.TemporaryFile("w+") as said,
-            subprocess.Popen(
-                python_command(*words), stdout=printed, stderr=said, start_new_session=True, **child_settings()
-            ) as child,
-        ):
-            while child.poll() is None:
-                if self._ended.wait(_POLL):
-                    child.kill()
-                    return None
-            for file in (printed, said):
-                file.seek(0)
-            if child.returncode:
-                last = (said.read().strip().splitlines() or [f"it ended with the exit status {child.returncode}"])[-1]
-                raise TrainingError(f"no cache could be made: {last}")
-            found: dict[str, Any] = json.load(printed)
-            return found
 
     def _wait_for_first_epoch(self) -> int:
         """Wait for the first line on the new cache; the epoch before it. Older caches that were made are removed."""

@@ -33,7 +33,7 @@ from graphprep.partition.request import PartitionRequest
 
 GRAPH = "amazon-photo"
 EXACT, BASELINE = "boundary fp32", "broadcast fp32"
-RECOMMENDED = ("adaptive:5 fp16", "adaptive:5 int8", "adaptive:5 int8, weights bf16")
+RECOMMENDED = ("adaptive:5 fp16", "adaptive:5 int8", "adaptive:5 int8, weights bf16", "byte budget 0.036, weights bf16")
 
 
 def _both(policy: str, wire: str) -> dict[str, Any]:
@@ -56,6 +56,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "adaptive:5 int8": _both("adaptive:5", "int8"),
     "adaptive:5 int8, weights bf16": _both("adaptive:5", "int8") | {"weights_wire": "bf16"},
     "variation:0.8 fp16": _both("variation:0.8", "fp16"),
+    "byte budget 0.1, weights bf16": {"byte_budget": 0.1, "weights_wire": "bf16"},
+    "byte budget 0.036, weights bf16": {"byte_budget": 0.036, "weights_wire": "bf16"},
+    "error budget 0.5, weights bf16": {"error_budget": 0.5, "weights_wire": "bf16"},
 }
 FIXED: dict[str, Any] = {
     "layers": 3,

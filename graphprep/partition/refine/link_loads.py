@@ -43,9 +43,18 @@ def scale(links: Links, reference: float, steps: int, row_weight: float = 0.0) -
 
 def excess(limits: Limits) -> int:
     """The excess over all limits, in whole thousandths."""
+    return math.ceil(float(_excess_PC(limits).sum()) * 1000 - 1e-9)
+
+
+def greatest_excess(limits: Limits) -> float:
+    """The greatest excess over a limit, as a share of it; 0 where all are kept."""
+    return float(_excess_PC(limits).max(initial=0.0))
+
+
+def _excess_PC(limits: Limits) -> NDArray[np.float64]:
     with np.errstate(invalid="ignore"):
         excess_PC = np.where(np.isfinite(limits.most_PC), limits.held_PC / limits.most_PC - 1, 0.0)
-    return math.ceil(float(np.maximum(excess_PC, 0.0).sum()) * 1000 - 1e-9)
+    return np.maximum(excess_PC, 0.0)
 
 
 def rank(links: Links, limits: Limits) -> tuple[int, float]:

@@ -1,6 +1,7 @@
 """Multilevel refinement: nodes move between parts to minimise the seconds of the slowest link direction.
 
-    relieve      parts above a limit give nodes away, first those whose move costs least
+    relieve      parts above a limit give nodes away, first those whose move costs least; where a limit is far
+                 exceeded, as after the speed of a rank has changed, coarse nodes leave first, level by level
     levels       the graph is coarsened level by level (`coarsen`); from the coarsest back to the finest, a level is
                  annealed if it is small, and then improved move by move until almost no node moves
 
@@ -51,6 +52,10 @@ SETTLED = 0.001
 VISIT_BLOCK = 64
 """nodes that are visited in order of their numbers; blocks of them come in random order"""
 RELIEF_ROUNDS = 30
+FAR_OVER = 0.05
+"""a part that exceeds a limit by a greater share is relieved of coarse nodes first, which hang together"""
+RELIEF_STEP = 0.02
+"""the share of a coarse level's nodes that leave before their gains are found anew"""
 LOCALITY_CLUSTER = 1000
 """nodes in a cluster of the renumbering, about one L2 cache of them"""
 BYTES_PER_PIN, BYTES_PER_NET, BYTES_PER_NODE = 20, 45, 100
@@ -218,16 +223,23 @@ class Refinement:
         order_N = self._locality_order(nets, part_N)
         part_X, weight_XC = part_N[order_N], weight_NC[order_N]
         finest = renumbered(nets, order_N)
-        self._relieve(finest, part_X, weight_XC)
+        limits = link_loads.limits_of(part_X, weight_XC, self.most_PC)
+        is_far_over = link_loads.greatest_excess(limits) > FAR_OVER
+        if not is_far_over:
+            self._relieve(finest, part_X, weight_XC)
         levels, part_X = self._coarse_levels(finest, part_X, weight_XC, None if other_N is None else other_N[order_N])
         kept = None if levels else finest
         del finest  # It is made again when it is its turn: that is quick, and coarse levels need the room.
         while levels:
             level = levels.pop()
+            if is_far_over:
+                self._relieve(level.nets, part_X, level.weight_XC, step=RELIEF_STEP)
             self._improve(level.nets, part_X, level.weight_XC, heat)
             part_X = part_X[level.coarse_X]
             del level
         finest = kept or renumbered(nets, order_N)
+        if is_far_over:
+            self._relieve(finest, part_X, weight_XC)
         self._improve(finest, part_X, weight_XC, heat)
         self._relieve(finest, part_X, weight_XC)
         refined_N = np.empty_like(part_X)
@@ -327,10 +339,20 @@ class Refinement:
         self.advance(visits)
         return int(moves)
 
-    def _relieve(self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> None:
-        """Move nodes out of parts above a limit, as far as others have room; changes `part_X`."""
+    def _relieve(
+        self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64], *, step: float = 1.0
+    ) -> None:
+        """Move nodes out of parts above a limit, as far as others have room; changes `part_X`.
+
+        Args:
+            nets: of the level.
+            part_X: int32 [X].
+            weight_XC: float64 [X, C].
+            step: the share of the nodes after which gains are found anew. With a small one the neighbours of a node
+                that has left are the next to leave, so that what leaves hangs together.
+        """
         limits, state = link_loads.limits_of(part_X, weight_XC, self.most_PC), None
-        for _ in range(RELIEF_ROUNDS):
+        for _ in range(round(RELIEF_ROUNDS / step)):
             over_PC = limits.held_PC > limits.most_PC
             if not over_PC.any():
                 return
@@ -343,7 +365,8 @@ class Refinement:
             kernels.move_gains(leaving, state, gain, True)
             relief = (weight_XC[leaving] / limits.most_PC[part_X[leaving]] * over_PC[part_X[leaving]]).max(axis=1)
             order = leaving[np.argsort(-gain / relief, kind="stable")]
-            if not kernels.relieve(order, state):
+            first = max(1, round(step * len(order)))
+            if not kernels.relieve(order[:first], state) and not kernels.relieve(order[first:], state):
                 return
 
     def _state(self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> State:

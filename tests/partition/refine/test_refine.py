@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from graphprep.core import csr
-from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeChunk
 from graphprep.partition.constraints import node_loads
 from graphprep.partition.methods.base import NodeLoad
+from graphprep.partition.refine import refine
 from graphprep.partition.refine.hypergraph import edge_nets, row_nets
 from graphprep.partition.refine.legs import links_of
 from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement, weights_and_limits
@@ -109,6 +110,28 @@ def test_limits_that_were_broken_are_kept_in_the_end() -> None:
     in_degree_N = np.diff(matrix.indptr)
     assert np.bincount(found).max() <= 1.05 * 100
     assert np.bincount(found, weights=in_degree_N).max() <= 1.05 * 3000 / 4
+
+
+def test_what_leaves_a_part_that_is_far_too_heavy_hangs_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against nodes that leave a rank which has become slow one by one, from all over its part."""
+    rng = np.random.default_rng(5)
+    blocks, size = 16, 300
+    block = np.repeat(rng.permutation(blocks), 3000)
+    inner = block * size + rng.integers(0, size, (2, len(block)))
+    outer = rng.integers(0, blocks * size, (2, 1500))
+    src, dst = np.concatenate([inner, outer], axis=1)
+    matrix = csr_of(EdgeChunk(np.concatenate([src, dst]), np.concatenate([dst, src])), blocks * size)
+    part_N = (np.arange(blocks * size) // (blocks * size // 2)).astype(np.int32)
+    even = Topology.flat(2)
+    uneven = replace(even, ranks=(even.ranks[0], replace(even.ranks[1], speed=0.5)))
+    found, _ = refined(matrix, part_N, uneven, effort="fast")
+    assert np.bincount(found)[1] <= 1.05 * blocks * size / 3
+    cut = bottleneck(matrix, found, uneven)
+    monkeypatch.setattr(refine, "FAR_OVER", 10**9)
+    one_by_one, _ = refined(matrix, part_N, uneven, effort="fast")
+    assert cut < 0.8 * bottleneck(matrix, one_by_one, uneven)
+    of_blocks = np.bincount(np.arange(blocks * size) // size, weights=found)
+    assert np.count_nonzero((of_blocks > 0.1 * size) & (of_blocks < 0.9 * size)) <= 2
 
 
 def test_limits_that_are_kept_stay_kept() -> None:
