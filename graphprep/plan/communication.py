@@ -49,13 +49,13 @@ def communication(
         model: of its topology.
         training: the options.
         tensor: the width of each tensor-parallel layer, by its number from 1.
-        shares: by layer and direction, what is sent of the exact bytes in place of what `training` says; all of a
-            layer that is not there. Every link is taken to have the same share.
+        shares: by layer and direction, what a run sends of the exact bytes that chooses bits and age of rows, in place
+            of what `training` says; all of a layer that is not there. Every link is taken to have the same share.
     """
     forward, backward = training.sent_shares
-    keeps_gradients = backward < 1 or shares is not None
-    ahead = graph.traffic.without_relays() if training.relay == "off" else graph.traffic
-    back = graph.traffic.without_relays() if keeps_gradients else ahead  # kept gradients go straight to their owners
+    uses_relays = training.relay != "off" and shares is None  # a budget's copies are of single pairs of ranks
+    ahead = graph.traffic if uses_relays else graph.traffic.without_relays()
+    back = graph.traffic.without_relays() if backward < 1 else ahead  # kept gradients go straight to their owners
     back = back.reversed()
     rows, gradients = graph.cross, graph.cross.reversed()
 
