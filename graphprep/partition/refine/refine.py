@@ -54,8 +54,10 @@ VISIT_BLOCK = 64
 RELIEF_ROUNDS = 30
 FAR_OVER = 0.05
 """a part that exceeds a limit by a greater share is relieved of coarse nodes first, which hang together"""
-RELIEF_STEP = 0.02
-"""the share of a coarse level's nodes that leave before their gains are found anew"""
+RELIEF_STEP, STEPS_OF_RELIEF = 0.02, 150
+"""the share of a coarse level's nodes that leave before their gains are found anew, and how often that is done"""
+RELIEVED_IN_STEPS = 20_000
+"""nodes of a level up to which they leave in such steps; on finer ones little is left to move"""
 LOCALITY_CLUSTER = 1000
 """nodes in a cluster of the renumbering, about one L2 cache of them"""
 BYTES_PER_PIN, BYTES_PER_NET, BYTES_PER_NODE = 20, 45, 100
@@ -233,7 +235,8 @@ class Refinement:
         while levels:
             level = levels.pop()
             if is_far_over:
-                self._relieve(level.nets, part_X, level.weight_XC, step=RELIEF_STEP)
+                step = RELIEF_STEP if level.nets.num_nodes <= RELIEVED_IN_STEPS else 1.0
+                self._relieve(level.nets, part_X, level.weight_XC, step=step)
             self._improve(level.nets, part_X, level.weight_XC, heat)
             part_X = part_X[level.coarse_X]
             del level
@@ -352,7 +355,7 @@ class Refinement:
                 that has left are the next to leave, so that what leaves hangs together.
         """
         limits, state = link_loads.limits_of(part_X, weight_XC, self.most_PC), None
-        for _ in range(round(RELIEF_ROUNDS / step)):
+        for _ in range(RELIEF_ROUNDS if step == 1 else STEPS_OF_RELIEF):
             over_PC = limits.held_PC > limits.most_PC
             if not over_PC.any():
                 return
