@@ -13,6 +13,8 @@ from tests.trainer.minibatch.in_process import train_in_process
 from tests.trainer.rank_group import Run, among_ranks, train_once
 from tests.trainer.training.test_edge_labels import SETTINGS, labelled_graph
 
+pytestmark = pytest.mark.slow
+
 COMMON: dict[str, Any] = {"task": "edges", "epochs": 2, "dropout": 0.3, "edge_split": "0.6,0.2,0.2"}
 RUNS = {name: SETTINGS[name] for name in ("classes", "given split", "numbers")}
 

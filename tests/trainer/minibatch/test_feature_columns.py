@@ -22,6 +22,8 @@ from trainer.dist.communicator import Communicator
 from trainer.minibatch.column_table import load_column_table
 from trainer.training.features_by import FirstLayerCounts, step_bytes
 
+pytestmark = pytest.mark.slow
+
 NODES, SIZE, EPOCHS, HIDDEN = 60, 16, 2, 8
 WORLDS = (1, 2, 4)
 COMMON: Mapping[str, Any] = {"epochs": EPOCHS, "dropout": 0.3, "batch_size": SIZE, "fanouts": "3,2", "hidden": HIDDEN}

@@ -14,6 +14,8 @@ from tests.trainer.minibatch.in_process import SamplerInProcess, train_in_proces
 from tests.trainer.rank_group import among_ranks, train_once
 from trainer.dist.communicator import Communicator
 
+pytestmark = pytest.mark.slow
+
 LINKS: dict[str, Any] = {"task": "links", "batch_size": 64, "fanouts": "4,4", "negatives": 2, "eval_negatives": 5}
 
 

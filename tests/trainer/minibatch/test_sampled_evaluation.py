@@ -17,6 +17,8 @@ from tests.trainer.minibatch.test_links import LINKS, clustered_graph
 from tests.trainer.rank_group import among_ranks
 from tests.trainer.typed_cache import make_typed_cache, typed_graph
 
+pytestmark = pytest.mark.slow
+
 WORLDS = (1, 2, 4)
 SAME: dict[str, Any] = {"epochs": 3, "dropout": 0.3, "batch_size": 16, "fanouts": "3,2", "patience": 0}
 METRIC = {"nodes": "accuracy", "typed": "accuracy", "links": "roc_auc"}

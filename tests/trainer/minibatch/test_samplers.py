@@ -22,6 +22,8 @@ from tests.trainer.typed_cache import make_typed_cache, typed_graph
 from trainer.base.errors import OptionError
 from trainer.config.command_line import parse
 
+pytestmark = pytest.mark.slow
+
 NODES, WORLDS = 60, (1, 2, 4)
 RUNS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "weighted": ("plain", {"draw": "weighted", "fanouts": "3,2"}),

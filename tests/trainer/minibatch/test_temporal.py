@@ -20,6 +20,8 @@ from trainer.config.command_line import parse
 from trainer.data.cache import open_cache
 from trainer.startup.preflight import check_task, ignored_arrays
 
+pytestmark = pytest.mark.slow
+
 RUNS: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn", "time": "edges"},
     "sage, last": {"model": "sage", "time": "edges", "time_strategy": "last", "eval_fanouts": "3,2"},

@@ -15,6 +15,8 @@ from tests.trainer.minibatch.in_process import train_in_process
 from tests.trainer.rank_group import Run, among_ranks, train_once
 from tests.trainer.typed_cache import make_typed_cache, typed_graph
 
+pytestmark = pytest.mark.slow
+
 WORLDS = (1, 2, 4)
 RUNS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "gcn": ("plain", {"model": "gcn"}),

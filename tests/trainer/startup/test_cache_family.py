@@ -28,6 +28,7 @@ def family(tmp_path: Path) -> Path:
     return tmp_path / "family"
 
 
+@pytest.mark.slow
 def test_the_cache_for_as_many_ranks_is_taken(family: Path) -> None:
     """Guards against a cache of another number of parts, and against a choice that nobody is told of."""
     for ranks in (1, 2):

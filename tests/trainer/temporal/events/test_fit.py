@@ -20,6 +20,8 @@ from trainer.temporal.events.negatives import evaluation_key, negative_destinati
 from trainer.temporal.events.queries import Queries
 from trainer.temporal.events.stream import time_index
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 
 

@@ -34,6 +34,8 @@ from trainer.startup.opening import open_for
 from trainer.temporal.run import train_temporal
 from trainer.training.termination import StopRequest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -203,7 +205,6 @@ def test_edgebank_is_tested_and_said_in_words(cache: Path) -> None:
     assert "whole blocks" not in text
 
 
-@pytest.mark.slow
 def test_a_killed_rank_is_named(cache: Path) -> None:
     """Guards against ranks that wait for the memory of a rank that is gone."""
     arguments = [str(one) for one in (cache, *SMALL, "--epochs", 1_000_000, "--patience", 0, "--json", "-q")]
@@ -216,7 +217,6 @@ def test_a_killed_rank_is_named(cache: Path) -> None:
         assert re.match(r"trainer: rank [01] was ended by SIGKILL", process.stderr.read())
 
 
-@pytest.mark.slow
 def test_a_rank_that_hangs_is_named(cache: Path) -> None:
     """Guards against ranks that wait for ever for the memory of a rank that keeps its connections open."""
     arguments = [*map(str, (cache, *SMALL)), "--parallel", "2,1,1", "--epochs", "1000000", "--json", "-q"]

@@ -17,6 +17,8 @@ from trainer.temporal.snapshots.fit import SnapshotFit
 from trainer.temporal.snapshots.graphs import Snapshots
 from trainer.temporal.snapshots.workers import Workers
 
+pytestmark = pytest.mark.slow
+
 EVENTS = small_events(num_events=400, num_snapshots=16)
 EPOCHS = 5
 

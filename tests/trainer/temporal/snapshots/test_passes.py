@@ -11,6 +11,8 @@ from tests.trainer.rank_group import among_ranks
 from tests.trainer.temporal.snapshots.streams import MODELS, small_events, step_task
 from trainer.temporal.snapshots.graphs import Snapshots
 
+pytestmark = pytest.mark.slow
+
 EVENTS = small_events(num_events=300, num_snapshots=14)
 NUM_STEPS = Snapshots(events=EVENTS, device=torch.device("cpu"), seed=0).num_steps("train")
 CASES: dict[str, dict[str, Any]] = {

@@ -26,6 +26,8 @@ from trainer.startup.opening import open_for
 from trainer.temporal import epochs
 from trainer.training.termination import StopRequest
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("--hidden", 8, "--lr", 0.02, "--workers", 2)
 
 
@@ -138,7 +140,6 @@ def test_streams_without_states_are_refused(cache: Path) -> None:
         runs(1, (cache, "--model", "tgcn", "--task", "classes"))
 
 
-@pytest.mark.slow
 def test_a_killed_rank_is_named(shared_cache: Path) -> None:
     """Guards against ranks that wait for the states, or the rows of its group, of a rank that is gone."""
     words = (shared_cache, "--model", "tgcn", *SMALL, "--epochs", 1_000_000, "--patience", 0, "--json", "-q")
