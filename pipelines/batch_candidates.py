@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphprep.plan.convergence import Convergence, first_epoch_with
-from graphprep.plan.partitioned_graph import PartitionedGraph, rank_sizes
+from graphprep.plan.convergence import Convergence
+from graphprep.plan.partitioned_graph import PartitionedGraph
 from graphprep.plan.rank_rates import RankRates
 from graphprep.plan.search import Candidate
-from graphprep.plan.trainer_memory import Refusal, expected_memory
-from graphprep.system import progress
 from graphprep.traffic import LinkModel
 from pipelines.pilot import run_batch_pilots
 from pipelines.plan import Prediction
 from pipelines.plan_batches import DrawnBatches
-from pipelines.train import words_of
+from pipelines.way_checks import epochs_needed, memory_needed
 
 
 def batch_candidates(
@@ -53,16 +51,12 @@ def batch_candidates(
     pilots = run_batch_pilots(cache, ways, epochs=pilot_epochs, options=options)
     found = []
     for way, stages in zip(ways, (planned.sampled, planned.controlled), strict=True):
-        epochs = first_epoch_with(pilots[way.name], convergence.target)
+        epochs = epochs_needed(way.name, pilots[way.name], convergence, pilot_epochs=pilot_epochs)
         if epochs is None:
-            progress.say(f"{way.name} did not reach {convergence.target:.4f} in {pilot_epochs} epochs: not considered")
             continue
-        words = words_of({**options, **way.batches})
-        [memory] = expected_memory([(way.training, None)], rank_sizes(graph), cache, words=words)
-        if isinstance(memory, Refusal):
-            progress.say(f"{way.name}: not considered, since {memory.error}")
+        needs_P = memory_needed(way.name, cache, graph, way.training, {**options, **way.batches})
+        if needs_P is None:
             continue
-        needs_P = [sum(of_rank.values()) for of_rank in memory.bytes_by_purpose]
         seconds, steps = {row["stage"]: row["seconds"] for row in stages["stages"]}, stages["steps"]
         found.append(
             Candidate(

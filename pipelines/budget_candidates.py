@@ -8,16 +8,14 @@ from typing import Any
 
 from graphprep.plan.bit_budgets import BUDGETS, BitBudget
 from graphprep.plan.communication import communication
-from graphprep.plan.convergence import Convergence, first_epoch_with
-from graphprep.plan.partitioned_graph import PartitionedGraph, rank_sizes
+from graphprep.plan.convergence import Convergence
+from graphprep.plan.partitioned_graph import PartitionedGraph
 from graphprep.plan.rank_rates import RankRates
 from graphprep.plan.search import Candidate
-from graphprep.plan.trainer_memory import Refusal, expected_memory
-from graphprep.system import progress
 from graphprep.traffic import LinkModel
 from pipelines.pilot import run_budget_pilots
 from pipelines.plan import Prediction
-from pipelines.train import words_of
+from pipelines.way_checks import epochs_needed, memory_needed
 
 
 def budget_candidates(
@@ -50,21 +48,17 @@ def budget_candidates(
         return []  # a person has chosen one
     needs_by_budget: dict[BitBudget, list[int]] = {}
     for budget in BUDGETS:
-        words = words_of({**options, **budget.options})
-        [memory] = expected_memory([(exact.training, None)], rank_sizes(graph), cache, words=words)
-        if isinstance(memory, Refusal):
-            progress.say(f"{budget.name}: not considered, since {memory.error}")
-            continue
-        needs_by_budget[budget] = [sum(of_rank.values()) for of_rank in memory.bytes_by_purpose]
+        needs_P = memory_needed(budget.name, cache, graph, exact.training, {**options, **budget.options})
+        if needs_P is not None:
+            needs_by_budget[budget] = needs_P
     if not needs_by_budget:
         return []
     model, found = LinkModel.of(graph.topology), []
     for pilot in run_budget_pilots(cache, exact.training, list(needs_by_budget), epochs=pilot_epochs, options=options):
-        name, needs_P = pilot.budget.name, needs_by_budget[pilot.budget]
-        epochs = first_epoch_with(pilot.values, convergence.target)
+        epochs = epochs_needed(pilot.budget.name, pilot.values, convergence, pilot_epochs=pilot_epochs)
         if epochs is None:
-            progress.say(f"{name} did not reach {convergence.target:.4f} in {pilot_epochs} epochs: not considered")
             continue
+        needs_P = needs_by_budget[pilot.budget]
         sent = communication(graph, model, exact.training, {}, shares=pilot.shares)
         share = 100 * sent.row_bytes / max(1, exact.communication.row_bytes)
         found.append(

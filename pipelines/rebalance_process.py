@@ -46,8 +46,8 @@ class RebalanceProcess:
 
     def make(
         self, cache: Path, speeds: MeasuredSpeeds, out: Path, *, is_cancelled: Callable[[], bool]
-    ) -> dict[str, Any] | None:
-        """Make a cache; what became of the parts, as `Rebalance.to_json` has it, or None after it was cancelled.
+    ) -> Rebalance | None:
+        """Make a cache; what became of the parts, or None after it was cancelled.
 
         Args:
             cache: that the run trains on.
@@ -75,7 +75,7 @@ class RebalanceProcess:
         found: dict[str, Any] = json.loads(line)
         if "error" in found:
             raise TrainingError(f"no cache could be made: {found['error']}")
-        return found
+        return Rebalance(speeds=speeds, **found)
 
     def end(self) -> None:
         """End it, whatever it does."""
@@ -91,7 +91,8 @@ def _made(cache: str, out: str, seconds: list[float]) -> dict[str, Any]:
         before = open_cache(cache)
         speeds = MeasuredSpeeds.of(work_of(before), np.array([seconds]))
         outcome = run_partition(plan_rebalance(before, speeds, out=Path(out)), replace_other=True)
-        return Rebalance.of(speeds, before, outcome).to_json()
+        made = Rebalance.of(speeds, before, outcome)
+        return {name: getattr(made, name) for name in ("moved_nodes", "num_nodes", "expected_seconds")}
     except GraphprepError as error:
         return {"error": str(error)}
 

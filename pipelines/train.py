@@ -16,7 +16,17 @@ from types import FrameType
 from typing import Any, Protocol
 
 from graphprep.errors import CacheError, GraphprepError, TrainingError, UsageError
-from graphprep.interop.training_run import CHECKPOINTS, CONFIG, HISTORY, PAGE, PAIRS, PREDICTIONS, RESULT, TrainingRun
+from graphprep.interop.training_run import (
+    CHECKPOINTS,
+    CONFIG,
+    HISTORY,
+    LOCK,
+    PAGE,
+    PAIRS,
+    PREDICTIONS,
+    RESULT,
+    TrainingRun,
+)
 from graphprep.system.atomic import PARTIAL_PREFIX, locked, publish_folder, sweep
 from graphprep.system.child_process import child_settings, python_command
 from graphprep.system.home import require_cache
@@ -25,8 +35,6 @@ from graphprep.system.output_path import checked_target
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """That ask for the end; one that this process ignores, as SIGHUP under nohup, the trainer ignores too."""
 
-LOCK = ".lock"
-"""that the trainer leaves in folders which it writes to"""
 PLACES = ("checkpoint", "save_embeddings", "save_weights", "tensorboard", "trace")
 """the options that name files and folders which the trainer writes"""
 SECONDS_TO_END = 40.0
@@ -36,8 +44,8 @@ SECONDS_TO_END = 40.0
 class Watcher(Protocol):
     """What follows a run of the trainer beside it."""
 
-    def begin(self, process: subprocess.Popen[bytes]) -> None:
-        """The trainer runs as `process`."""
+    def begin(self) -> None:
+        """The trainer runs."""
 
     def is_signalled(self) -> None:
         """A person has asked for the end."""
@@ -252,7 +260,7 @@ def _run(command: Sequence[str], watcher: Watcher | None = None) -> int:
             for number in received:  # since the line before
                 child.send_signal(number)
             if watcher is not None:
-                watcher.begin(child)
+                watcher.begin()
         status = -received[0] if child is None else child.wait()
     finally:
         for number, handler in before.items():

@@ -10,7 +10,6 @@ lost, and the losses are those of one rank as before.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -129,10 +128,10 @@ class _Watch:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def begin(self, process: subprocess.Popen[bytes]) -> None:
-        """Watch the run of a process."""
+    def begin(self) -> None:
+        """Watch the run."""
         self._process = RebalanceProcess()
-        self._thread = threading.Thread(target=self._watch, args=(process,), daemon=True)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def is_signalled(self) -> None:
@@ -146,9 +145,9 @@ class _Watch:
             self._thread.join()
             self._process.end()
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+    def _watch(self) -> None:
         begun_after = _last_epoch(self._lines())
-        while process.poll() is None and not self._ended.wait(SECONDS_BETWEEN_LOOKS):
+        while not self._ended.wait(SECONDS_BETWEEN_LOOKS):
             try:
                 found = self._decide(begun_after, self._first_lines, self._making_seconds)
                 if found is None or not found.is_worth_it:
@@ -196,11 +195,8 @@ class _Watch:
             return False
         if not request_cache(self._checkpoints, target, is_cancelled=self._ended.is_set):
             return False
-        progress.say(
-            f"{made['moved_nodes']:,} nodes move; the slowest rank is estimated to compute for "
-            f"{duration(made['expected_seconds'])} in an epoch, and {duration(now.speeds.seconds_P.max())} before; "
-            f"training goes on with {target}, made from {self._cache.folder}"
-        )
+        made.say()
+        progress.say(f"training goes on with {target}, made from {self._cache.folder}")
         self._cache = open_cache(target)
         self._made.append(target)
         return True

@@ -14,9 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from graphprep.errors import TrainingError
+from graphprep.interop.training_run import LOCK
 from graphprep.system.atomic import is_lock_held, published_file
 
-NEXT_CACHE, LOCK = "next-cache.json", ".lock"
+NEXT_CACHE = "next-cache.json"
 PATIENCE = 10.0
 """Seconds for the launcher to answer."""
 _POLL = 0.05

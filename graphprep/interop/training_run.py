@@ -47,6 +47,8 @@ CONFIG, RESULT, HISTORY, PREDICTIONS, PAIRS, CHECKPOINTS, PAGE = (
     "checkpoint",
     "report.html",
 )
+LOCK = ".lock"
+"""which the trainer leaves in the folders that it writes to, and holds while it does"""
 CHECKPOINT = re.compile(r"epoch-(\d{8,})-([0-9a-f]{16})\.pt")
 WRAPPER = "model."
 """begins the names of weights in checkpoints: the model is a part of the trainer's network"""

@@ -80,6 +80,7 @@ class RankProcesses:
     def _attempt(self, program: Sequence[str] | Callable[[], int], num_ranks: int, attempt: int) -> dict[int, int]:
         ranks = self._ranks = []
         self.gave_way, is_asked = False, False
+        expected: Collection[int] = (0,)
         with socket.create_server((LOOPBACK, 0), backlog=max(128, num_ranks)) as listener:
             port = listener.getsockname()[1]
             try:
@@ -91,13 +92,12 @@ class RankProcesses:
                         ranks.append(start_python(program, variables))
                 # New interpreters import torch too, and ranks that are faster wait for the answer.
                 store = _store_at(listener)
-                while self.stop_signal is None and _are_running(ranks, _GIVEN_WAY if is_asked else (0,)):
+                while self.stop_signal is None and _are_running(ranks, expected):
                     time.sleep(_POLL)
                     if not is_asked and self._must_give_way():
-                        is_asked = True
+                        is_asked, expected = True, _GIVEN_WAY
                         for rank in ranks:
                             rank.send_signal(signal.SIGTERM)
-                expected = _GIVEN_WAY if is_asked else (0,)
                 failed = {
                     number: status for number, rank in enumerate(ranks) if (status := rank.poll() or 0) not in expected
                 }

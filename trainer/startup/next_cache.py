@@ -75,14 +75,16 @@ class NextCache:
 
     def _request(self) -> dict[str, Any] | None:
         """The file's content, None if there is none or it has been answered."""
-        if self._path is None or not self._path.exists():
+        if self._path is None:
             return None
         try:
             request = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
         except (OSError, ValueError):
-            request = None
+            return {}
         if not isinstance(request, dict):
-            request = {}
+            return {}
         return None if "refused" in request else request
 
     def _opened(self, request: dict[str, Any]) -> Cache | EventCache:
