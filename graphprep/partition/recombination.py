@@ -97,11 +97,11 @@ class Recombination:
         """
         started = time.monotonic()
         with progress.task(f"refining ({name})", unit="visits") as shown:
-            assignment = self._refined(start, other, generation, self.effort, shown.advance)
+            assignment, has_annealed = self._refined(start, other, generation, self.effort, shown.advance)
             memory.give_back()
             refined = self._evaluate(name, assignment, started)
-            if self.effort.annealing_rounds and self._is_worse(refined, start):
-                assignment = self._refined(start, other, generation, self.effort.without_annealing(), shown.advance)
+            if has_annealed and self._is_worse(refined, start):
+                assignment, _ = self._refined(start, other, generation, self.effort.without_annealing(), shown.advance)
                 memory.give_back()
                 refined, *_ = self.task.best_first([refined, self._evaluate(name, assignment, started)])
         return refined
@@ -120,7 +120,8 @@ class Recombination:
         generation: int,
         effort: Effort,
         advance: Callable[[int], None],
-    ) -> NDArray[np.int32]:
+    ) -> tuple[NDArray[np.int32], bool]:
+        """The assignment after a run, and whether a level was annealed."""
         request = self.task.request
         objective = OBJECTIVES[request.minimise]
         if objective.row_weight:
@@ -133,13 +134,14 @@ class Recombination:
             seed=request.seed + SEED_STEP * generation,
             advance=advance,
         )
-        return refinement.run(
+        assignment = refinement.run(
             self.nets,
             start.result.assignment,
             self.weight_NC,
             other_N=None if other is None else other.result.assignment,
             generation=generation,
         )
+        return assignment, refinement.has_annealed
 
     def _evaluate(self, name: str, assignment: NDArray[np.int32], started: float) -> Evaluated:
         return self.task.evaluate(Candidate(method=name, seconds=time.monotonic() - started, assignment=assignment))

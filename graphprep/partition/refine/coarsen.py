@@ -16,10 +16,22 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.partition.refine.hypergraph import Hypergraph
+from graphprep.partition.refine.hypergraph import Hypergraph, Incidence
 
+VISIT_BLOCK = 64
+"""nodes that are visited in order of their numbers; blocks of them come in random order"""
 HUB_PINS = 2048
 """nets with more pins say little about clusters and take long to visit"""
+
+
+def shuffled_blocks(nodes: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    """Nodes block by block in random order; the last, incomplete block comes at the end.
+
+    Neighbours in number are neighbours in memory, so that this is several times as fast to visit as a random order.
+    """
+    whole = len(nodes) // VISIT_BLOCK * VISIT_BLOCK
+    blocks = nodes[:whole].reshape(-1, VISIT_BLOCK)
+    return np.concatenate([rng.permutation(blocks).ravel(), nodes[whole:]])
 
 
 def cluster(
@@ -41,15 +53,19 @@ def cluster(
         nodes_a_cluster: most nodes of this level in a cluster.
         seed: of the order of visits.
     """
-    order_X = np.random.default_rng(seed).permutation(np.arange(nets.num_nodes, dtype=np.int32))
+    order_X = shuffled_blocks(np.arange(nets.num_nodes, dtype=np.int32), np.random.default_rng(seed))
+    incidence = nets.incidence()
+    if nets.is_mirrored:  # the nets that a node is in are those of its own pins, and are rated with these
+        incidence = Incidence(np.zeros_like(nets.pin_ptr), nets.pins[:0])
     coarse_X, count = _cluster(
         order_X,
+        nets.is_mirrored,
         nets.first_X,
         nets.root_M(),
         nets.weight_M,
         nets.pin_ptr,
         nets.pins,
-        *nets.incidence(),
+        *incidence,
         part_X,
         weight_XC,
         most_C,
@@ -61,6 +77,7 @@ def cluster(
 @njit(cache=True, nogil=True)
 def _cluster(
     order: Any,
+    is_mirrored: Any,
     first: Any,
     root: Any,
     weight: Any,
@@ -95,6 +112,8 @@ def _cluster(
                         touched[count] = at
                         count += 1
                     rating[at] += share
+                    if is_mirrored:
+                        rating[at] += 1.0 / (pin_ptr[pins[i] + 1] - pin_ptr[pins[i]])
         for i in range(inc_ptr[node], inc_ptr[node + 1]):
             net = inc[i]
             if part[root[net]] == part[node]:

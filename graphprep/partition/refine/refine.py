@@ -30,7 +30,7 @@ from graphprep.core.csr import index_dtype
 from graphprep.partition.methods.base import NodeLoad
 from graphprep.partition.refine import link_loads
 from graphprep.partition.refine import refine_kernels as kernels
-from graphprep.partition.refine.coarsen import cluster
+from graphprep.partition.refine.coarsen import cluster, shuffled_blocks
 from graphprep.partition.refine.hypergraph import Hypergraph, contract, renumbered
 from graphprep.partition.refine.refine_kernels import Links, Pins, Scratch, State
 
@@ -41,16 +41,17 @@ PARTS_OF_A_SHARE = 20
 """a coarse node weighs at most 1/PARTS_OF_A_SHARE of a part's limit"""
 SHRINKS = 0.85
 """coarsening ends at a level that keeps more than this share of the finer level's nodes"""
-COOLING, COOLER = 0.9, 0.4
-"""Factors of the temperature: from one round of annealing to the next, and from one generation to the next"""
+COOLER = 0.4
+"""factor of the temperature from one generation to the next"""
 SMALL_PINS = 200_000
 SAMPLED_NODES = 2000
 """nodes by whose gains the first temperature is set"""
 ROUNDS = 8
 SETTLED = 0.001
 """rounds end when fewer than this share of the visited nodes move"""
-VISIT_BLOCK = 64
-"""nodes that are visited in order of their numbers; blocks of them come in random order"""
+SAMPLE, LEAST_SAMPLE = 0.125, 1000
+"""share of the boundary nodes that are visited first, and their least number: where almost none of them moves, the
+others are not visited"""
 RELIEF_ROUNDS = 30
 FAR_OVER = 0.05
 """a part that exceeds a limit by a greater share is relieved of coarse nodes first, which hang together"""
@@ -113,6 +114,8 @@ class Effort:
     annealed_pins: int
     """pins up to which a level is annealed"""
     annealing_rounds: int
+    cooling: float = 0.9
+    """factor of the temperature from one round to the next"""
     combines: bool = False
     """whether refined partitions are combined"""
     heat: float = 1.0
@@ -138,7 +141,13 @@ ANNEALING_SHARE = 0.7
 EFFORTS = {
     "fast": Effort(starts=1, small_starts=1, visits=4, least_visits=1_000_000, annealed_pins=0, annealing_rounds=0),
     "default": Effort(
-        starts=2, small_starts=2, visits=8, least_visits=5_000_000, annealed_pins=100_000, annealing_rounds=30
+        starts=2,
+        small_starts=2,
+        visits=8,
+        least_visits=5_000_000,
+        annealed_pins=100_000,
+        annealing_rounds=20,
+        cooling=0.85,
     ),
     "best": Effort(
         starts=3,
@@ -201,6 +210,8 @@ class Refinement:
         )
         self.visits = 0
         self.most_visits = 0
+        self.has_annealed = False
+        """whether a level was annealed in the last run"""
 
     def run(
         self,
@@ -221,6 +232,7 @@ class Refinement:
             generation: number of runs that `part_N` has been through; later ones start at a lower temperature.
         """
         self.most_visits = int(max(self.effort.visits * 2 * len(nets.pins), self.effort.least_visits))
+        self.has_annealed = False
         heat = self.effort.heat * self.objective.heat * COOLER**generation
         order_N = self._locality_order(nets, part_N)
         part_X, weight_XC = part_N[order_N], weight_NC[order_N]
@@ -303,16 +315,28 @@ class Refinement:
             self._anneal(state, heat)
         kernels.find_boundary(state.pins, part_X, len(self.most_PC), boundary_X)
         for steps in self.objective.steps:
-            active_X = boundary_X.copy()
-            for _ in range(ROUNDS):
-                order = self._shuffled_blocks(np.flatnonzero(active_X))
-                if not len(order) or not self._rescale(steps) or self.visits >= self.most_visits:
-                    break
-                active_X[:] = False
-                moves = self._visit(order, state, active_X, 0.0)
-                boundary_X |= active_X
-                if moves <= SETTLED * len(order):
-                    break
+            self._descend(state, boundary_X, steps)
+
+    def _descend(self, state: State, boundary_X: NDArray[np.bool_], steps: int) -> None:
+        """Make improving moves, a sample of the boundary first, then where gains may have risen; extends `boundary_X`.
+
+        Args:
+            state: of the level.
+            boundary_X: bool [X], the nodes to visit.
+            steps: binary logarithm of the norm's power.
+        """
+        active_X = boundary_X.copy()
+        order = shuffled_blocks(np.flatnonzero(active_X), self.rng)
+        order = order[: max(LEAST_SAMPLE, int(SAMPLE * len(order)))]
+        for _ in range(ROUNDS):
+            if not len(order) or not self._rescale(steps) or self.visits >= self.most_visits:
+                return
+            active_X[order] = False
+            moves = self._visit(order, state, active_X, 0.0)
+            boundary_X |= active_X
+            if moves <= SETTLED * len(order):
+                return
+            order = shuffled_blocks(np.flatnonzero(active_X), self.rng)
 
     def _anneal(self, state: State, heat: float) -> None:
         active_X = np.zeros(len(state.part_X), np.bool_)
@@ -320,12 +344,13 @@ class Refinement:
         for round_number in range(self.effort.annealing_rounds):
             if not self._rescale(self.objective.steps[0]) or self.visits >= ANNEALING_SHARE * self.most_visits:
                 return
+            self.has_annealed = True
             active_X[:] = False
             kernels.find_boundary(state.pins, state.part_X, len(self.most_PC), active_X)
             order = self.rng.permutation(np.flatnonzero(active_X))
             if unit is None:
                 unit = self._typical_change(order[:SAMPLED_NODES], state)
-            self._visit(order, state, active_X, heat * unit * COOLING**round_number)
+            self._visit(order, state, active_X, heat * unit * self.effort.cooling**round_number)
 
     def _typical_change(self, nodes: NDArray[np.int64], state: State) -> float:
         """The mean absolute gain of the best moves of these nodes."""
@@ -402,12 +427,6 @@ class Refinement:
         slowest = link_loads.slowest(self.links)
         link_loads.scale(self.links, slowest, steps, self.objective.row_weight)
         return slowest > 0
-
-    def _shuffled_blocks(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Nodes block by block in random order; the last, incomplete block comes at the end."""
-        whole = len(nodes) // VISIT_BLOCK * VISIT_BLOCK
-        blocks = nodes[:whole].reshape(-1, VISIT_BLOCK)
-        return np.concatenate([self.rng.permutation(blocks).ravel(), nodes[whole:]])
 
 
 def weights_and_limits(

@@ -197,6 +197,18 @@ def _take(head: Any, slots: Any, part: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def _count(head: Any, slots: Any, part: Any) -> Any:
+    """The pins of a net in a part."""
+    begin = head[BEGIN]
+    if head[USED] == DENSE:
+        return np.int64(slots[begin + part])
+    for slot in range(begin, begin + head[USED]):
+        if slots[slot] >> COUNT_BITS == part:
+            return np.int64(slots[slot] & COUNT_MASK)
+    return np.int64(0)
+
+
+@njit(cache=True, nogil=True)
 def _parts_of(head: Any, slots: Any, found: Any) -> Any:
     """Fill `found` with the parts that hold pins of a net; how many there are."""
     begin, used = head[BEGIN], head[USED]
@@ -557,13 +569,26 @@ def find_boundary(pins: Pins, part_X: Any, num_parts: Any, active_X: Any) -> Non
 
 
 @njit(cache=True, nogil=True)
-def _wake(node: Any, pins: Pins, active_X: Any) -> None:
-    """Mark a node's neighbours, whose gains have changed."""
+def _wake(node: Any, source: Any, target: Any, pins: Pins, part_X: Any, active_X: Any) -> None:
+    """Mark the neighbours whose gains may have risen by a move from `source` to `target` that has been made.
+
+    Of a net of the node's own, these are the pins that are alone in their parts, whose row has another price now, and
+    all pins if none was in `target`, where no row has to go any more. The root of a net that has the node as a pin
+    gains only if the net has left `source` or is new in `target`. In dense graphs most nets have several pins in each
+    part, and so few nodes are visited again.
+    """
     for net in range(pins.first_X[node], pins.first_X[node + 1]):
+        head = pins.head_M4[net]
+        is_new = _count(head, pins.slots, target) == 0
         for i in range(pins.pin_ptr[net], pins.pin_ptr[net + 1]):
-            active_X[pins.pins[i]] = True
+            pin = pins.pins[i]
+            if not active_X[pin] and (is_new or _count(head, pins.slots, np.int64(part_X[pin])) == 1):
+                active_X[pin] = True
     for i in range(pins.inc_ptr[node], pins.inc_ptr[node + 1]):
-        active_X[pins.root_M[pins.inc[i]]] = True
+        net = pins.inc[i]
+        head = pins.head_M4[net]
+        if _count(head, pins.slots, source) == 0 or _count(head, pins.slots, target) == 1:
+            active_X[pins.root_M[net]] = True
 
 
 @njit(cache=True, nogil=True)
@@ -599,7 +624,7 @@ def improve(order: Any, state: State, active_X: Any, temperature: Any, seed: Any
         cost = found
         moves += 1
         since += 1
-        _wake(node, pins, active_X)
+        _wake(node, source, target, pins, part_X, active_X)
         if since == MOVES_A_PRICE:
             since = 0
             price_moves(links)
