@@ -46,7 +46,7 @@ def runs(caches: dict[tuple[str, int], Path]) -> dict[tuple[str, str, int], Run]
     """The training run of every parity case, by graph, setting and number of ranks."""
     found = {}
     for world in WORLDS:
-        cases = [case for case in CASES if world in worlds_of(case[1])]
+        cases = [case for case in CASES if world in worlds_of(*case)]
         tasks = [
             partial(train_once, cache=str(caches[name, world]), epochs=EPOCHS, **SETTINGS[setting])
             for name, setting in cases

@@ -23,21 +23,23 @@ import pytest
 from graphprep.system.child_process import PARENT
 from trainer.base.freed_memory import HUGE_PAGES
 
-_IMPORTED = [
-    "trainer.temporal.run",
+_ALWAYS = ["trainer.temporal.run", "tests.trainer.rank_group", "tests.simulated_device.device"]
+_IF_IMPORTED_HERE = [
     "tests.trainer.minibatch.in_process",
-    "tests.simulated_device.device",
     "tests.conftest",
     "tests.graphs",
     "tests.stores",
     "graphprep.topology",
+    "torch_geometric.nn",
+    "sklearn.metrics",
 ]
+"""What tests of this session import, and so would the ranks that run their functions."""
 
 
 def fork_context() -> ForkServerContext:
     """The context of multiprocessing whose processes are such forks."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_IMPORTED)
+    context.set_forkserver_preload(_ALWAYS + [name for name in _IF_IMPORTED_HERE if name in sys.modules])
     return context
 
 
