@@ -53,7 +53,7 @@ SIZES = Sizes(
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    graph = random_graph(num_nodes=40_000, num_edges=400_000, num_features=64, num_classes=5)
+    graph = random_graph(num_nodes=40_000, num_edges=250_000, num_features=64, num_classes=5)
     nodes = np.arange(40_000)
     graph.edge_attr = np.ones((len(graph.src), 16), np.float32)
     return make_cache(tmp_path_factory.mktemp("memory") / "cache", graph, (nodes % 10 < 4).astype(int), 2)
@@ -79,7 +79,7 @@ def peak_of(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[
     expected = estimate_bytes(options, sizes)
     del part
     before = status("VmRSS")
-    train_once(communicator, cache=cache, epochs=3, **changes)
+    train_once(communicator, cache=cache, epochs=2, eval_every=2, **changes)
     return expected, status("VmHWM") - before
 
 
@@ -103,8 +103,8 @@ def typed_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 source=source,
                 name=name,
                 destination=destination,
-                src=rng.integers(0, numbers[source], 120_000),
-                dst=rng.integers(0, numbers[destination], 120_000),
+                src=rng.integers(0, numbers[source], 70_000),
+                dst=rng.integers(0, numbers[destination], 70_000),
             )
             for source, name, destination in ends
         ],
