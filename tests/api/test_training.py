@@ -20,14 +20,33 @@ import graphprep as gp
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError, TrainingError, UsageError
 from tests.conftest import heed_interrupts
+from tests.trainer.forks import fork_trainers
 
 pytestmark = pytest.mark.slow
 WAIT = 120.0
 """seconds after which a test gives up"""
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(autouse=True)
+def graphprep_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One home folder for all tests of the module, with their caches."""
+    monkeypatch.setenv("GRAPHPREP_HOME", str(home))
+    return home
+
+
 @pytest.fixture
-def caches() -> dict[int, PartitionCache]:
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forks in place of new interpreters, which are proved by other tests of this module."""
+    fork_trainers(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def made(home: Path) -> dict[int, Path]:
     """Caches of one and two parts of a graph whose nodes have names, and classes that features tell."""
     generator = torch.Generator().manual_seed(0)
     y = torch.randint(0, 3, (60,), generator=generator)
@@ -35,8 +54,15 @@ def caches() -> dict[int, PartitionCache]:
     names = [f"person-{number:02d}" for number in range(60)][::-1]
     edges = torch.randint(0, 60, (2, 240), generator=generator)
     index = ([names[row] for row in edges[0]], [names[row] for row in edges[1]])
-    store = gp.from_arrays(index, ids=names, x=x, y=y, undirected=True, name="people")
-    return {parts: gp.partition(store, parts=parts, method="random", effort="none") for parts in (1, 2)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAPHPREP_HOME", str(home))
+        store = gp.from_arrays(index, ids=names, x=x, y=y, undirected=True, name="people")
+        return {parts: gp.partition(store, parts=parts, method="random", effort="none").folder for parts in (1, 2)}
+
+
+@pytest.fixture
+def caches(made: dict[int, Path]) -> dict[int, PartitionCache]:
+    return {parts: PartitionCache(folder) for parts, folder in made.items()}
 
 
 def test_one_and_two_ranks_predict_the_same(
@@ -70,6 +96,7 @@ def test_one_and_two_ranks_predict_the_same(
     assert one.state_dict()["layers.0.own_FG"].shape == (3, 64)
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_run_that_is_kept(caches: dict[int, PartitionCache], tmp_path: Path) -> None:
     """Guards against a run that is overwritten unasked, and one that cannot be read or started again."""
     folder = tmp_path / "runs" / "first"
@@ -105,6 +132,7 @@ def test_a_run_that_is_kept(caches: dict[int, PartitionCache], tmp_path: Path) -
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["first"]
 
 
+@pytest.mark.usefixtures("forked")
 def test_places_inside_the_run(caches: dict[int, PartitionCache], tmp_path: Path) -> None:
     """Guards against checkpoints and embeddings that are lost as the run gets its name, and runs that go on."""
     folder = tmp_path / "run"
@@ -128,6 +156,7 @@ def test_places_inside_the_run(caches: dict[int, PartitionCache], tmp_path: Path
     assert more.history["epoch"].tolist() == [3, 4, 5]
 
 
+@pytest.mark.usefixtures("forked")
 def test_damaged_runs(caches: dict[int, PartitionCache], tmp_path: Path) -> None:
     """Guards against half a run that is taken for a whole one, and against damaged weights."""
     run = gp.train(caches[1], epochs=1, output=tmp_path / "run", progress=False)
@@ -146,6 +175,7 @@ def test_damaged_runs(caches: dict[int, PartitionCache], tmp_path: Path) -> None
         gp.open_run(tmp_path / "run")
 
 
+@pytest.mark.usefixtures("forked")
 def test_errors_are_the_trainers(caches: dict[int, PartitionCache], tmp_path: Path) -> None:
     """Guards against a traceback of subprocess, a process that exits, and folders of runs that failed."""
     with pytest.raises(CacheError, match="neither a folder nor NAME/LABEL"):
@@ -191,6 +221,7 @@ def test_a_class_as_model(caches: dict[int, PartitionCache], tmp_path: Path, mon
         gp.train(caches[1], model=local)
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_thread_may_train(caches: dict[int, PartitionCache]) -> None:
     """Guards against signal handlers, which only the main thread may set."""
     found: list[Any] = []
@@ -246,6 +277,7 @@ def _descendants(process: int) -> list[int]:
     return [*children, *(further for child in children for further in _descendants(child))]
 
 
+@pytest.mark.usefixtures("forked")
 def test_links_are_learnt_from_python(caches: dict[int, PartitionCache], tmp_path: Path) -> None:
     """Guards against a run of pairs that reads like one of nodes: metrics, the tables, inference on another cache."""
     options: dict[str, Any] = {"epochs": 4, "dropout": 0.0, "embedding": 3, "decoder": "distmult"}

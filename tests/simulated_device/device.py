@@ -18,7 +18,8 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -52,6 +53,7 @@ _IN_LOW_PRECISION = ("matmul", "mm", "addmm", "bmm", "linear")
 """What autocast computes in half precision; on a GPU there are more."""
 _pinned: dict[int, object] = {}
 """By the address of pinned memory what tells it from the memory that has this address later."""
+_NOTHING = nullcontext()
 _libraries: list[torch.library.Library] = []
 
 
@@ -226,7 +228,7 @@ def _is_factory(schema: FunctionSchema) -> bool:
 def _make(func: OpOverload, *args: Any, **kwargs: Any) -> SimulatedTensor:
     """A factory's new tensor."""
     kwargs.pop("pin_memory", None)
-    with _random_numbers(func, kwargs.get("generator")):
+    with _random_numbers(torch.Tag.nondeterministic_seeded in func.tags, kwargs.get("generator")):
         return SimulatedTensor(func(*args, **kwargs | {"device": _HOST}))
 
 
@@ -236,19 +238,43 @@ def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Te
     return copied
 
 
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """What each call of an operation asks of its schema, which is slow to read."""
+
+    name: str
+    arguments: list[str]
+    written: dict[str, bool]
+    """Whether each argument is changed"""
+    takes_numbers: bool
+    draws: bool
+    """Whether it draws random numbers"""
+    is_index: bool
+
+
 @functools.cache
-def _written(func: OpOverload) -> Sequence[bool]:
-    """Whether each argument of an operation is changed by it."""
-    return [bool(one.alias_info is not None and one.alias_info.is_write) for one in func._schema.arguments]
+def _operation(func: OpOverload) -> _Operation:
+    schema = func._schema
+    if func.namespace not in ("aten", "prims", "prim"):
+        raise RuntimeError(f"{func} is not there for tensors of {NAME}:0")
+    name, arguments = _name_of(schema), [argument.name for argument in schema.arguments]
+    return _Operation(
+        name=name,
+        arguments=arguments,
+        written={one.name: bool(one.alias_info is not None and one.alias_info.is_write) for one in schema.arguments},
+        takes_numbers=torch.Tag.pointwise in func.tags or name in _TAKES_HOST_NUMBERS,
+        draws=torch.Tag.nondeterministic_seeded in func.tags,
+        is_index="index" in name and "indices" in arguments,
+    )
 
 
 def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One operation, computed in the host's memory."""
-    if func.namespace not in ("aten", "prims", "prim"):
-        raise RuntimeError(f"{func} is not there for tensors of {NAME}:0")
-    given = _arguments(func, args, kwargs)
-    _check_devices(func, given)
-    _record(func, given)
+    operation = _operation(func)
+    given = dict(zip(operation.arguments, args, strict=False)) | kwargs
+    """The arguments by name, without those left to their defaults."""
+    _check_devices(func, operation, given)
+    _record(operation, given)
     stays_on_host = given.get("device") is not None and given["device"].type == "cpu"
     is_pinned = kwargs.pop("pin_memory", None) and stays_on_host
     by_held: dict[int, Tensor] = {}
@@ -259,9 +285,13 @@ def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             return value.held
         if isinstance(value, Tensor):
             by_held[id(value)] = value
+        elif isinstance(value, list | tuple):
+            return [held(one) for one in value]
         return _HOST if isinstance(value, torch.device) else value
 
     def outer(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return type(value)([outer(one) for one in value])
         if not isinstance(value, Tensor):
             return value
         if id(value) in by_held:
@@ -270,22 +300,16 @@ def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             return _pin(value) if is_pinned else value
         return SimulatedTensor(value)
 
-    with _random_numbers(func, given.get("generator")):
-        result = func(*tree_map(held, args), **tree_map(held, kwargs))
+    with _random_numbers(operation.draws, given.get("generator")) if operation.draws else _NOTHING:
+        result = func(*[held(one) for one in args], **{name: held(one) for name, one in kwargs.items()})
     for tensor in by_held.values():
         if isinstance(tensor, SimulatedTensor) and tensor.shape != tensor.held.shape:
             tensor.data = SimulatedTensor(tensor.held)
-    return tree_map(outer, result)
-
-
-def _arguments(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, by name; without those left to their defaults."""
-    names = [argument.name for argument in func._schema.arguments]
-    return dict(zip(names, args, strict=False)) | dict(kwargs)
+    return outer(result)
 
 
 @contextmanager
-def _random_numbers(func: OpOverload, generator: torch.Generator | None) -> Iterator[None]:
+def _random_numbers(draws: bool, generator: torch.Generator | None) -> Iterator[None]:
     """Let an operation that draws random numbers draw those of the device.
 
     Raises:
@@ -293,7 +317,7 @@ def _random_numbers(func: OpOverload, generator: torch.Generator | None) -> Iter
     """
     if generator is not None and generator._cdata not in _generators:
         raise RuntimeError(f"Expected a '{NAME}' device type for generator but found '{generator.device.type}'")
-    if generator is not None or torch.Tag.nondeterministic_seeded not in func.tags:
+    if generator is not None or not draws:
         yield
         return
     of_host = torch.default_generator.get_state()
@@ -305,22 +329,18 @@ def _random_numbers(func: OpOverload, generator: torch.Generator | None) -> Iter
         torch.default_generator.set_state(of_host)
 
 
-def _check_devices(func: OpOverload, given: Mapping[str, Any]) -> None:
+def _check_devices(func: OpOverload, operation: _Operation, given: Mapping[str, Any]) -> None:
     """Refuse what a GPU would refuse."""
-    name = _name_of(func._schema)
-    if name in ("copy_", "_to_copy"):
+    if operation.name in ("copy_", "_to_copy"):
         return
-    takes_numbers = torch.Tag.pointwise in func.tags or name in _TAKES_HOST_NUMBERS
-    written = dict(zip((one.name for one in func._schema.arguments), _written(func), strict=True))
-    is_index = "index" in name and "indices" in given
     for argument, value in given.items():
         for tensor in value if isinstance(value, list | tuple) else [value]:
             if not isinstance(tensor, Tensor) or isinstance(tensor, SimulatedTensor):
                 continue
-            is_number = not tensor.dim() and not written[argument]
-            if is_number and (takes_numbers or (is_index and argument == "values")):
+            is_number = not tensor.dim() and not operation.written[argument]
+            if is_number and (operation.takes_numbers or (operation.is_index and argument == "values")):
                 continue
-            if is_index and argument == "indices" and isinstance(given["self"], SimulatedTensor):
+            if operation.is_index and argument == "indices" and isinstance(given["self"], SimulatedTensor):
                 continue
             _refuse(func, argument)
 
@@ -332,9 +352,9 @@ def _refuse(func: OpOverload, argument: str) -> NoReturn:
     )
 
 
-def _record(func: OpOverload, given: Mapping[str, Any]) -> None:
+def _record(operation: _Operation, given: Mapping[str, Any]) -> None:
     """Record what makes the host wait."""
-    name = _name_of(func._schema)
+    name = operation.name
     if name == "copy_":
         to_host, from_host = (not isinstance(given[one], SimulatedTensor) for one in ("self", "src"))
         on_host = given["self" if to_host else "src"]
@@ -348,7 +368,7 @@ def _record(func: OpOverload, given: Mapping[str, Any]) -> None:
         record("item")
     elif name in _SIZE_FROM_VALUES or (name == "repeat_interleave" and given.get("output_size") is None):
         record("size")
-    elif "indices" in given and "index" in name:
+    elif operation.is_index:
         indices = [index for index in given["indices"] if index is not None]
         is_mask = any(index.dtype in (torch.bool, torch.uint8) for index in indices)
         values = given.get("values")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from tests.simulated_device.device import install
+from tests.trainer.forks import fork_context
 
 
 def on_device(test: Callable[..., None]) -> Callable[..., None]:
@@ -22,7 +22,7 @@ def on_device(test: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(test)
     def in_process(**arguments: Any) -> None:
-        multiprocessing.set_forkserver_preload([__name__])
+        fork_context()
         try:
             torch.multiprocessing.start_processes(
                 _run, args=(test.__module__, test.__name__, arguments), nprocs=1, start_method="forkserver"

@@ -24,21 +24,24 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
+class _Caches(dict[tuple[str, int], Path]):
+    """The cache of each graph of the parity cases, by name and number of parts; made when it is first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root, self._graphs = root, graphs()
+
+    def __missing__(self, key: tuple[str, int]) -> Path:
+        name, parts = key
+        graph, assign = self._graphs[name]
+        index_dtype = "int64" if name == "undirected" else "int32"
+        self[key] = make_cache(self._root / f"{name}-{parts}", graph, assign(parts), parts, index_dtype=index_dtype)
+        return self[key]
+
+
 @pytest.fixture(scope="session")
 def caches(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
-    """The cache of every graph of the parity cases, by name and number of parts."""
-    root = tmp_path_factory.mktemp("caches")
-    return {
-        (name, parts): make_cache(
-            root / f"{name}-{parts}",
-            graph,
-            assign(parts),
-            parts,
-            index_dtype="int64" if name == "undirected" else "int32",
-        )
-        for name, (graph, assign) in graphs().items()
-        for parts in WORLDS
-    }
+    return _Caches(tmp_path_factory.mktemp("caches"))
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +49,7 @@ def runs(caches: dict[tuple[str, int], Path]) -> dict[tuple[str, str, int], Run]
     """The training run of every parity case, by graph, setting and number of ranks."""
     found = {}
     for world in WORLDS:
-        cases = [case for case in CASES if world in worlds_of(case[1])]
+        cases = [case for case in CASES if world in worlds_of(*case)]
         tasks = [
             partial(train_once, cache=str(caches[name, world]), epochs=EPOCHS, **SETTINGS[setting])
             for name, setting in cases

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import multiprocessing
 import os
 import pickle
 import socket
@@ -21,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tests.trainer.forks import fork_context
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock, TrafficLog
 from trainer.config.command_line import parse
@@ -102,7 +102,7 @@ def among_ranks(world: int, tasks: list[Task], *, forks: bool = False) -> list[A
     """Do `tasks` one after the other among `world` ranks; what rank 0 found. `forks`: one rank has a process too."""
     if world == 1 and not forks:
         return _do_all(RankInfo(), tasks)
-    multiprocessing.set_forkserver_preload([__name__])
+    fork_context()
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     with tempfile.TemporaryDirectory() as folder:
         # By a file: a pipe that nobody reads yet holds 64 kB, and then rank 0 would wait for ever.

@@ -133,18 +133,29 @@ CASES = [
 ]
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "dropout": {"dropout": 0.5},
+    "exact": {},
+    "stale": {"staleness": "fixed:4"},
+    "half": {"wire": "bf16"},
+    "whole blocks": {"exchange": "broadcast"},
+}
+"""Runs of GraphSAGE beside the cases."""
+
+
 @pytest.fixture(scope="module")
-def own_runs(caches: dict[tuple[str, int], Path]) -> dict[tuple[str, str, int], Any]:
-    """The runs of all cases on 1 and 3 ranks."""
-    return {
-        (*case, world): run
-        for world in (1, 3)
-        for case, run in zip(
-            CASES,
-            among_ranks(world, [partial(own_run, cache=str(caches[name, world]), kind=kind) for kind, name in CASES]),
-            strict=True,
-        )
-    }
+def own_runs(caches: dict[tuple[str, int], Path]) -> dict[Any, Any]:
+    """The runs of all cases, by kind, graph and number of ranks, and of the options, by name and number."""
+    found: dict[Any, Any] = {}
+    for world in (1, 3):
+        tasks: dict[Any, Any] = {
+            (kind, name, world): partial(own_run, cache=str(caches[name, world]), kind=kind) for kind, name in CASES
+        }
+        for name, options in OPTIONS.items():
+            if world == 3 or name == "dropout":
+                tasks[name, world] = partial(own_run, cache=str(caches[WEIGHTED, world]), kind="sage", **options)
+        found |= dict(zip(tasks, among_ranks(world, list(tasks.values())), strict=True))
+    return found
 
 
 @pytest.mark.slow
@@ -165,22 +176,16 @@ def test_layers_compute_and_learn_as_on_the_whole_graph(
 
 
 @pytest.mark.slow
-def test_dropout_does_not_depend_on_the_number_of_ranks(caches: dict[tuple[str, int], Path]) -> None:
-    runs = [
-        among_ranks(world, [partial(own_run, cache=str(caches[WEIGHTED, world]), kind="sage", dropout=0.5)])[0]
-        for world in (1, 3)
-    ]
-    assert runs[0][0] == pytest.approx(runs[1][0], rel=1e-5)
-    assert runs[0][0] != pytest.approx(whole_run(graphs()[WEIGHTED][0], "sage")[0], rel=1e-3)  # something was dropped
+def test_dropout_does_not_depend_on_the_number_of_ranks(own_runs: dict[Any, Any]) -> None:
+    one, three = (own_runs["dropout", world][0] for world in (1, 3))
+    assert one == pytest.approx(three, rel=1e-5)
+    assert one != pytest.approx(own_runs["sage", WEIGHTED, 1][0], rel=1e-3)  # something was dropped
 
 
 @pytest.mark.slow
-def test_options_of_the_exchange_apply(caches: dict[tuple[str, int], Path]) -> None:
+def test_options_of_the_exchange_apply(own_runs: dict[Any, Any]) -> None:
     """Guards against options that are taken and ignored."""
-    run = partial(own_run, cache=str(caches[WEIGHTED, 3]), kind="sage")
-    exact, stale, half, whole = among_ranks(
-        3, [run, partial(run, staleness="fixed:4"), partial(run, wire="bf16"), partial(run, exchange="broadcast")]
-    )
+    exact, stale, half, whole = (own_runs[name, 3] for name in ("exact", "stale", "half", "whole blocks"))
     assert stale[3] < 0.9 * exact[3]
     assert half[3] < 0.9 * exact[3]
     assert whole[3] > exact[3]

@@ -22,6 +22,7 @@ import pytest
 from graphprep.errors import TrainingError
 from graphprep.interop.rescale_request import request_cache
 from graphprep.interop.training_run import history_lines, run_options
+from tests.trainer.forks import ForkedProgram
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import free_port
 
@@ -51,7 +52,7 @@ def start(*command: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def finish(process: subprocess.Popen[str] | ForkedProgram) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, out, err
 
@@ -69,10 +70,9 @@ def is_running(pid: int) -> bool:
 
 
 @contextmanager
-def running(*command: str) -> Iterator[subprocess.Popen[str]]:
+def running(module: str, *arguments: str) -> Iterator[ForkedProgram]:
     """A program that has printed its first line; whatever the test does, nothing of it is left."""
-    process = start(*command)
-    assert process.stdout is not None
+    process = ForkedProgram(module, *arguments)
     try:
         assert process.stdout.readline().startswith('{"epoch": ')
         yield process
@@ -97,7 +97,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(cache: Path, tmp_path: Path)
     run, checkpoints = tmp_path / "run", tmp_path / "checkpoints"
     words = [*FOREVER, "--dropout", "0"]
     places = ["--output", str(run), "--checkpoint", str(checkpoints)]
-    with running("-m", "trainer.launch", str(cache), *words, *places) as process:
+    with running("trainer.launch", str(cache), *words, *places) as process:
         with pytest.raises(TrainingError, match="is of another graph than the run's cache"):
             request_cache(checkpoints, other)
         with pytest.raises(TrainingError, match="is not a partition cache"):
@@ -114,12 +114,11 @@ def test_a_run_goes_on_with_another_number_of_ranks(cache: Path, tmp_path: Path)
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=PATIENCE) == 128 + signal.SIGTERM
-        assert process.stderr is not None
         assert f"trainer: 2 rank(s) on {cache} give way to 3 on {three}" in process.stderr.read()
     lines = history_lines(run)
     assert [line["epoch"] for line in lines] == list(range(1, len(lines) + 1))
     losses = [line["loss"] for line in lines[: begun + 3]]
-    status, out, err = finish(start("-m", "trainer.launch", str(cache), *words, "--epochs", str(begun + 3)))
+    status, out, err = finish(ForkedProgram("trainer.launch", str(cache), *words, "--epochs", str(begun + 3)))
     assert status == 0, err
     np.testing.assert_allclose(losses, [json.loads(line)["loss"] for line in out.splitlines()[:-1]], rtol=1e-4)
 
@@ -145,7 +144,7 @@ def test_a_failing_rank_has_the_only_word(tmp_path: Path) -> None:
     cache = make_cache(tmp_path / "cache", random_graph(), np.arange(60) % 2, 2)
     payload = cache / "parts/1/nodes/node/x/c/0/0"
     payload.write_bytes(payload.read_bytes()[:-4])
-    status, out, err = finish(start("-m", "trainer.launch", str(cache), *PLAIN))
+    status, out, err = finish(ForkedProgram("trainer.launch", str(cache), *PLAIN))
     assert (status, out) == (6, "")
     [line] = err.strip().splitlines()
     assert line.startswith("rank 1: ")
@@ -165,11 +164,10 @@ def test_a_launch_that_cannot_work_starts_no_rank(cache: Path, tmp_path: Path) -
 
 def test_interrupt_leaves_no_child(cache: Path) -> None:
     """Ranks that outlive Ctrl-C hold GPUs and ports until somebody finds them."""
-    with running("-m", "trainer.launch", str(cache), *FOREVER) as process:
+    with running("trainer.launch", str(cache), *FOREVER) as process:
         ranks = children_of(process.pid)
         assert len(ranks) == 2
         process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
         assert process.wait(timeout=PATIENCE) == 128 + signal.SIGINT
         assert not any(is_running(rank) for rank in ranks)
         assert process.stderr.read() == ""
@@ -177,10 +175,9 @@ def test_interrupt_leaves_no_child(cache: Path) -> None:
 
 def test_a_killed_rank_is_named(cache: Path) -> None:
     """A rank that the kernel kills for its memory can say nothing; its peers must end, and somebody must say it."""
-    with running("-m", "trainer.launch", str(cache), *FOREVER) as process:
+    with running("trainer.launch", str(cache), *FOREVER) as process:
         ranks = children_of(process.pid)
         os.kill(ranks[1], signal.SIGKILL)
-        assert process.stderr is not None
         assert process.wait(timeout=PATIENCE) == 128 + signal.SIGKILL
         assert not any(is_running(rank) for rank in ranks)
         [line] = process.stderr.read().strip().splitlines()
@@ -203,7 +200,7 @@ def test_torchrun_with_the_wrong_number_of_ranks(cache: Path, tmp_path: Path) ->
     ]
     assert time.monotonic() - started < 60
     # The same without a supervisor: rank 1 says nothing, waits for nobody, and has the same status.
-    alone = start("-m", "trainer", str(three), **rank_variables(1, free_port()))
+    alone = ForkedProgram("trainer", str(three), **rank_variables(1, free_port()))
     assert finish(alone) == (7, "", "")
 
 
@@ -259,11 +256,10 @@ def test_a_silent_rank_is_given_up(cache: Path, policy: str) -> None:
     port = free_port()
     stale = ["--staleness", policy, "--staleness-grad", policy]
     processes = [
-        start("-m", "trainer", str(cache), *FOREVER, *stale, "--timeout", "10", **rank_variables(rank, port))
+        ForkedProgram("trainer", str(cache), *FOREVER, *stale, "--timeout", "3", **rank_variables(rank, port))
         for rank in range(2)
     ]
     try:
-        assert processes[0].stdout is not None
         assert processes[0].stdout.readline().startswith("{")
         processes[1].send_signal(signal.SIGSTOP)
         status, _, err = finish(processes[0])
@@ -279,15 +275,14 @@ def test_a_silent_rank_is_given_up(cache: Path, policy: str) -> None:
 
 def test_a_rank_that_stalls_for_less_than_the_timeout_is_waited_for(cache: Path) -> None:
     """A rank that swaps for a while must not cost the run; nobody may take its silence for rows that are not coming."""
-    arguments = ["-m", "trainer", str(cache), "--epochs", "400", "--patience", "0", "--hidden", "4", "--device", "cpu"]
+    arguments = [str(cache), "--epochs", "150", "--patience", "0", "--hidden", "4", "--device", "cpu"]
     stale = ["--staleness", "adaptive:1", "--staleness-grad", "variation:0.5", "--json", "-q", "--timeout", "60"]
     port = free_port()
-    processes = [start(*arguments, *stale, **rank_variables(rank, port)) for rank in range(2)]
+    processes = [ForkedProgram("trainer", *arguments, *stale, **rank_variables(rank, port)) for rank in range(2)]
     try:
-        assert processes[0].stdout is not None
         assert processes[0].stdout.readline().startswith("{")
         processes[1].send_signal(signal.SIGSTOP)
-        time.sleep(3)
+        time.sleep(2)
         assert processes[0].poll() is None
         processes[1].send_signal(signal.SIGCONT)
         for process in processes:

@@ -28,7 +28,7 @@ from trainer.sparse.feature_rows import DenseRows
 pytestmark = pytest.mark.slow
 
 TOLERANCE = 1e-4
-SEVERAL = [(name, setting, world) for name, setting in CASES for world in worlds_of(setting) if world > 1]
+SEVERAL = [(name, setting, world) for name, setting in CASES for world in worlds_of(name, setting) if world > 1]
 
 
 @pytest.mark.parametrize(("name", "setting", "world"), SEVERAL)
@@ -43,7 +43,7 @@ def test_ranks_reproduce_one_rank(runs: dict[Any, Run], name: str, setting: str,
 @pytest.mark.parametrize(("name", "setting"), CASES)
 def test_ranks_agree_on_accuracy(runs: dict[Any, Run], name: str, setting: str) -> None:
     """Counting a node twice, or averaging the accuracies of unequal parts, changes the accuracy."""
-    for world in worlds_of(setting):
+    for world in worlds_of(name, setting):
         result = runs[name, setting, world].result
         assert result["val_accuracy"] == pytest.approx(runs[name, setting, 1].result["val_accuracy"], abs=0.08)
         assert round(result["test_accuracy"] * 15, 6) == round(result["test_accuracy"] * 15)
@@ -71,8 +71,9 @@ def test_one_rank_reproduces_dense_matrices(
 @pytest.mark.parametrize("setting", WORDS)
 def test_entries_stand_for_a_matrix(runs: dict[Any, Run], setting: str) -> None:
     """A mask of other entries, a value of another row's or a gradient that is left out changes the losses."""
-    for world in worlds_of(f"{setting}, dense features"):
-        by_entries, dense = (runs["few words a node", name, world] for name in (setting, f"{setting}, dense features"))
+    graph = "few words a node"
+    for world in worlds_of(graph, f"{setting}, dense features"):
+        by_entries, dense = (runs[graph, name, world] for name in (setting, f"{setting}, dense features"))
         assert by_entries.losses == pytest.approx(dense.losses, rel=TOLERANCE)
         if world > 1:
             of_entries, of_dense = (

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from graphprep.topology import Topology
+from tests.trainer.forks import ForkedProgram
+from tests.trainer.rank_group import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +33,12 @@ def start(*words: str | Path, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def probe(*words: str, **environment: str) -> ForkedProgram:
+    """A rank of which another program is the supervisor."""
+    return ForkedProgram("graphprep.topology.probe", *words, **environment)
+
+
+def finish(process: subprocess.Popen[str] | ForkedProgram) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, out, err
 
@@ -40,12 +47,6 @@ def rank_variables(rank: int, world: int, port: int) -> dict[str, str]:
     """What torchrun would tell a rank."""
     names = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
     return {name: str(value) for name, value in names.items()} | {"MASTER_ADDR": "127.0.0.1"}
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def test_three_ranks_measure_each_other(tmp_path: Path) -> None:
@@ -73,8 +74,8 @@ def test_three_ranks_measure_each_other(tmp_path: Path) -> None:
 def test_ranks_of_several_machines_need_no_command_line_tool(tmp_path: Path) -> None:
     """Guards against a probe under torchrun that writes a file for every rank, or none."""
     port, path = free_port(), tmp_path / "two.yaml"
-    words = ["-m", "graphprep.topology.probe", "--out", path, "--name", "pair", "-q", *TINY]
-    for status, out, err in map(finish, [start(*words, **rank_variables(rank, 2, port)) for rank in range(2)]):
+    words = ["--out", str(path), "--name", "pair", "-q", *TINY]
+    for status, out, err in map(finish, [probe(*words, **rank_variables(rank, 2, port)) for rank in range(2)]):
         assert (status, out, err) == (0, "", "")
     topology = Topology.from_file(path)
     assert (topology.name, topology.num_ranks) == ("pair", 2)
@@ -83,14 +84,14 @@ def test_ranks_of_several_machines_need_no_command_line_tool(tmp_path: Path) -> 
 
 def test_a_killed_rank_ends_all_with_one_sentence(tmp_path: Path) -> None:
     """Guards against ranks that wait for one that is gone, and a page of torchrun's in place of a sentence."""
-    words = ["--nproc", "3", "--backend", "gloo", "--seconds", "600"]
+    words = ["--nproc", "2", "--backend", "gloo", "--seconds", "600"]
     process = start("-m", "cli", "topology", "probe", "--out", tmp_path / "x.yaml", *words)
     try:
         assert process.stderr is not None
         while not process.stderr.readline().startswith("pairs alone"):
             assert process.poll() is None
         ranks = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-        assert len(ranks) == 3
+        assert len(ranks) == 2
         os.kill(ranks[1], signal.SIGKILL)
         status, out, err = finish(process)
     finally:
@@ -119,20 +120,17 @@ def test_a_lost_rank_is_given_up(tmp_path: Path) -> None:
     """Guards against a rank without a supervisor that waits for ever for one that died."""
     port = free_port()
     words = [
-        "-m",
-        "graphprep.topology.probe",
         "--out",
-        tmp_path / "x.yaml",
+        str(tmp_path / "x.yaml"),
         "--backend",
         "gloo",
         "--timeout",
-        "5",
+        "3",
         "--seconds",
         "600",
     ]
-    processes = [start(*words, **rank_variables(rank, 2, port)) for rank in range(2)]
+    processes = [probe(*words, **rank_variables(rank, 2, port)) for rank in range(2)]
     try:
-        assert processes[0].stderr is not None
         while not processes[0].stderr.readline().startswith("pairs alone"):
             assert processes[0].poll() is None
         processes[1].kill()

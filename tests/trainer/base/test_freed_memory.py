@@ -20,14 +20,15 @@ PROGRAM = """
 import resource, sys, torch
 from trainer.base import freed_memory
 
-rounds, megabytes, choice = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+rounds, choice, *sizes = sys.argv[1:]
 if choice:
     getattr(freed_memory, choice)()
-torch.ones(megabytes * 2**18)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(rounds):
-    torch.ones(megabytes * 2**18)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+for size in map(int, sizes):
+    torch.ones(size * 2**18)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(int(rounds)):
+        torch.ones(size * 2**18)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
@@ -35,33 +36,29 @@ HOLDS = """
 import torch
 from trainer.base.freed_memory import give_back_freed_memory, keep_freed_memory
 
+def marked():
+    size = marked = 0
+    for line in open("/proc/self/smaps"):
+        name, *values = line.split()
+        if name == "Size:":
+            size = int(values[0]) // 1024
+        if name == "VmFlags:" and "hg" in values:
+            marked += size
+    return marked
+
 def held():
     [line] = [line for line in open("/proc/self/status") if line.startswith("RssAnon:")]
     return int(line.split()[1]) // 1024
 
 keep_freed_memory()
 large, pin = torch.ones(80 * 2**18), torch.ones(2**18)
+print(marked())
 del large
 before = held()
 give_back_freed_memory()
 print(before - held())
 """
-
-IS_MARKED = """
-import torch
-from trainer.base.freed_memory import keep_freed_memory
-
-keep_freed_memory()
-large = torch.ones(80 * 2**18)
-size = marked = 0
-for line in open("/proc/self/smaps"):
-    name, *values = line.split()
-    if name == "Size:":
-        size = int(values[0]) // 1024
-    if name == "VmFlags:" and "hg" in values:
-        marked += size
-print(marked)
-"""
+"""Prints the megabytes that are marked for huge pages, and those that are given back."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,9 +66,22 @@ pytestmark = [
 ]
 
 
-def printed(program: str, *words: str, **environment: str) -> int:
+def printed(program: str, *words: str, **environment: str) -> list[int]:
     command, variables = [sys.executable, "-c", program, *words], os.environ | environment
-    return int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env=variables).stdout)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env=variables)
+    return [int(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def kept() -> dict[int, int]:
+    """Pages that are cleared where freed memory is kept, by the size of blocks in megabytes."""
+    sizes = (16, MEGABYTES)
+    return dict(zip(sizes, printed(PROGRAM, str(ROUNDS), "keep_freed_memory", *map(str, sizes)), strict=True))
+
+
+@pytest.fixture(scope="module")
+def held() -> list[int]:
+    return printed(HOLDS)
 
 
 def asks_for_huge_pages() -> bool:
@@ -82,35 +92,32 @@ def asks_for_huge_pages() -> bool:
     return is_new and enabled.exists() and "[madvise]" in enabled.read_text()
 
 
-def pages_cleared(choice: str = "", megabytes: int = MEGABYTES) -> int:
-    return printed(PROGRAM, str(ROUNDS), str(megabytes), choice)
-
-
-def test_a_freed_block_serves_the_next_tensor() -> None:
+def test_a_freed_block_serves_the_next_tensor(kept: dict[int, int]) -> None:
     """Not the first few: an aligned block needs a little more room than the one that it follows has left."""
-    assert pages_cleared() >= ROUNDS * PAGES, "the C library keeps such blocks by itself"
-    assert pages_cleared("keep_freed_memory") < 0.6 * ROUNDS * PAGES
+    [cleared] = printed(PROGRAM, str(ROUNDS), "", str(MEGABYTES))
+    assert cleared >= ROUNDS * PAGES, "the C library keeps such blocks by itself"
+    assert kept[MEGABYTES] < 0.6 * ROUNDS * PAGES
 
 
-def test_a_large_block_goes_back_at_once() -> None:
+def test_a_large_block_goes_back_at_once(kept: dict[int, int]) -> None:
     """Left alone, the C library may learn from the first large block to keep the next ones, which is time before
     memory; whether it does depends on what else lies in the heap."""
     pages = 16 * 2**20 // 4096
-    assert pages_cleared("keep_freed_memory", megabytes=16) < 0.6 * ROUNDS * pages
-    assert pages_cleared("give_back_large_blocks", megabytes=16) >= ROUNDS * pages
+    assert kept[16] < 0.6 * ROUNDS * pages
+    assert printed(PROGRAM, str(ROUNDS), "give_back_large_blocks", "16")[0] >= ROUNDS * pages
 
 
-def test_what_is_free_between_others_goes_back_when_asked() -> None:
+def test_what_is_free_between_others_goes_back_when_asked(held: list[int]) -> None:
     """A tensor that lies above keeps the heap from shrinking by itself."""
-    assert printed(HOLDS) > 70
+    assert held[1] > 70
 
 
 @pytest.mark.skipif(not asks_for_huge_pages(), reason="no glibc from 2.35 on, or a kernel that is not to be asked")
-def test_the_heap_is_marked_for_huge_pages() -> None:
+def test_the_heap_is_marked_for_huge_pages(held: list[int]) -> None:
     """A tunable of another name is ignored without a word."""
     name, value = HUGE_PAGES
-    assert printed(IS_MARKED) < 70
-    assert printed(IS_MARKED, **{name: value}) >= 70
+    assert held[0] < 70
+    assert printed(HOLDS, **{name: value})[0] >= 70
 
 
 @pytest.mark.parametrize("saves_memory", [True, False])

@@ -25,7 +25,7 @@ from trainer.layers.aggregate import Aggregation
 
 pytestmark = pytest.mark.slow
 
-WORLD, DRAWS, WIDTH, EPOCHS = 3, 400, 3, 12
+WORLD, DRAWS, WIDTH, EPOCHS = 3, 200, 3, 12
 NAME = "directed, weighted, uneven"
 CHANCE = 0.3
 
@@ -37,7 +37,7 @@ def inputs() -> tuple[Tensor, Tensor]:
 
 
 def draws(communicator: Communicator, *, cache: str, sums: str, exchange: str) -> tuple[list[Any], list[Any]]:
-    """Mean and variance, over 400 epochs, of A H and of A^T G of the whole graph: [2, N, F] each."""
+    """Mean and variance, over DRAWS epochs, of A H and of A^T G of the whole graph: [2, N, F] each."""
     communicator.connect()
     part = load_part(open_cache(cache), communicator.rank, split=0)
     options = run_options(cache, exchange=exchange, boundary_sampling=CHANCE)

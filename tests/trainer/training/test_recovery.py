@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -17,7 +18,9 @@ import numpy as np
 import pytest
 
 from tests.soak import soak_count
+from tests.trainer.forks import ForkedProgram
 from tests.trainer.handmade_cache import make_cache, random_graph
+from tests.trainer.rank_group import among_ranks, train_once
 from tests.trainer.test_launch import PATIENCE, children_of, finish, start
 
 pytestmark = pytest.mark.slow
@@ -62,7 +65,7 @@ def torchrun(cache: Path, *options: str, restarts: int = 0) -> Iterator[Popen[st
         process.communicate(timeout=PATIENCE)
 
 
-def wait_for(what: str, happened: Any, process: Popen[str]) -> None:
+def wait_for(what: str, happened: Any, process: Popen[str] | ForkedProgram) -> None:
     deadline = time.monotonic() + LONG_PATIENCE
     while not happened():
         assert process.poll() is None, f"torchrun ended before {what}"
@@ -75,14 +78,12 @@ def test_a_run_survives_ranks_that_are_killed(cache: Path, tmp_path: Path) -> No
     """A checkpoint that is half written or of one rank's own epoch, or ranks that start at different ones: the run
     hangs, starts anew, or ends with other weights than one that was left alone.
     """
-    epochs = str(100 + 100 * KILLS)
-    plain = ["--epochs", epochs, "--eval-every", "50", "--patience", "0", "--dropout", "0.3"]
+    epochs = 100 + 100 * KILLS
+    plain = ["--epochs", str(epochs), "--eval-every", "50", "--patience", "0", "--dropout", "0.3"]
     folder = tmp_path / "checkpoints"
     chance = random.Random(7)
-    with torchrun(cache, *plain) as process:
-        status, out, err = finish_within(process, LONG_PATIENCE)
-        assert status == 0, err
-        alone = json.loads(out.splitlines()[-1])
+    of_run = {"epochs": epochs, "eval_every": 50, "dropout": 0.3}
+    [alone] = among_ranks(2, [partial(train_once, cache=str(cache), **of_run)])
     saving = ["--checkpoint", str(folder), "--checkpoint-every", "20"]
     with torchrun(cache, *plain, *saving, restarts=KILLS + 1) as process:
         known: set[int] = set()
@@ -108,7 +109,7 @@ def test_a_run_survives_ranks_that_are_killed(cache: Path, tmp_path: Path) -> No
         result = json.loads(out.splitlines()[-1])
     assert result["resumed_after"] > 0
     for name in ("test_accuracy", "val_accuracy", "best_epoch", "epochs"):
-        assert result[name] == alone[name]
+        assert result[name] == alone.result[name]
 
 
 def finish_within(process: Popen[str], seconds: float) -> tuple[int, str, str]:
@@ -131,19 +132,17 @@ def test_sigterm_saves_on_all_ranks_and_the_run_goes_on_later(cache: Path, tmp_p
         assert "stopped by SIGTERM after epoch" in said
     stopped = newest(tmp_path)
     assert f"after epoch {stopped};" in said
-    again = ["--epochs", str(stopped + 3), "--patience", "0", "--checkpoint", str(tmp_path), "--resume"]
-    done = start("-m", "trainer.launch", str(cache), "--device", "cpu", "--hidden", "8", "--json", "-q", *again)
-    status, out, err = finish(done)
-    assert status == 0, err
-    lines = [json.loads(text) for text in out.splitlines()]
-    assert [one["epoch"] for one in lines[:-1]] == [stopped + 1, stopped + 2, stopped + 3]
-    assert lines[-1]["resumed_after"] == stopped
+    again = {"epochs": stopped + 3, "dropout": 0.5, "checkpoint": str(tmp_path), "resume": True}
+    [resumed] = among_ranks(2, [partial(train_once, cache=str(cache), **again)])
+    assert [one["epoch"] for one in resumed.epochs] == [stopped + 1, stopped + 2, stopped + 3]
+    assert resumed.result["resumed_after"] == stopped
 
 
 def test_the_launcher_starts_ranks_again(cache: Path, tmp_path: Path) -> None:
     """`graphprep train` is how most runs start, and it must survive what torchrun survives."""
-    line = ["--epochs", "600", "--patience", "0", "--checkpoint", str(tmp_path), "--checkpoint-every", "20"]
-    process = start("-m", "trainer.launch", str(cache), "--device", "cpu", "--json", "-q", *line, "--restarts", "2")
+    line = ["--epochs", "400", "--eval-every", "50", "--patience", "0", "--checkpoint-every", "20"]
+    line += ["--checkpoint", str(tmp_path), "--restarts", "2"]
+    process = ForkedProgram("trainer.launch", str(cache), "--device", "cpu", "--json", "-q", *line)
     try:
         wait_for("the first checkpoint", lambda: newest(tmp_path) > 0, process)
         os.kill(children_of(process.pid)[0], signal.SIGKILL)
@@ -155,4 +154,4 @@ def test_the_launcher_starts_ranks_again(cache: Path, tmp_path: Path) -> None:
             process.communicate(timeout=PATIENCE)
     assert status == 0, err
     result = json.loads(out.splitlines()[-1])
-    assert (result["epochs"], result["resumed_after"] > 0) == (600, True)
+    assert (result["epochs"], result["resumed_after"] > 0) == (400, True)

@@ -21,10 +21,11 @@ from graphprep.errors import GraphprepError
 from graphprep.interop.training_run import TrainingRun
 from graphprep.report.summary.run_summary import run_summary
 from graphprep.temporal.write_cache import cache_of_arrays
+from tests.trainer.forks import ForkedProgram
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import Run, among_ranks, free_port
 from tests.trainer.temporal.events.streams import alternating_stream
-from tests.trainer.test_launch import PATIENCE, children_of, finish, is_running, rank_variables, running, start
+from tests.trainer.test_launch import PATIENCE, children_of, finish, is_running, rank_variables, running
 from trainer.base.errors import OptionError, StoppedError, TrainingError
 from trainer.config.command_line import parse
 from trainer.data.events import open_event_cache
@@ -208,12 +209,11 @@ def test_edgebank_is_tested_and_said_in_words(cache: Path) -> None:
 def test_a_killed_rank_is_named(cache: Path) -> None:
     """Guards against ranks that wait for the memory of a rank that is gone."""
     arguments = [str(one) for one in (cache, *SMALL, "--epochs", 1_000_000, "--patience", 0, "--json", "-q")]
-    with running("-m", "trainer.launch", *arguments) as process:
+    with running("trainer.launch", *arguments) as process:
         ranks = children_of(process.pid)
         os.kill(ranks[1], signal.SIGKILL)
         assert process.wait(timeout=PATIENCE) == 128 + signal.SIGKILL
         assert not any(is_running(rank) for rank in ranks)
-        assert process.stderr is not None
         assert re.match(r"trainer: rank [01] was ended by SIGKILL", process.stderr.read())
 
 
@@ -222,10 +222,9 @@ def test_a_rank_that_hangs_is_named(cache: Path) -> None:
     arguments = [*map(str, (cache, *SMALL)), "--parallel", "2,1,1", "--epochs", "1000000", "--json", "-q"]
     port = free_port()
     processes = [
-        start("-m", "trainer", *arguments, "--timeout", "10", **rank_variables(rank, port)) for rank in range(2)
+        ForkedProgram("trainer", *arguments, "--timeout", "3", **rank_variables(rank, port)) for rank in range(2)
     ]
     try:
-        assert processes[0].stdout is not None
         assert processes[0].stdout.readline().startswith("{")
         processes[1].send_signal(signal.SIGSTOP)
         status, _, err = finish(processes[0])
