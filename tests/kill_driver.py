@@ -296,6 +296,7 @@ def killed_at(number: int, action: Callable[[], None], root: Path) -> Callable[[
 
 def main(stage: str, seed: int, trials: int, folder: Path) -> int:
     """Returns 0 if no trial left something half-done; prints what went wrong otherwise."""
+    os.fsync = lambda _file: None  # a process that is killed leaves what it wrote to the kernel
     prepare, action, after_kill, after_again = STAGES[stage]
     random_ = random.Random(seed)
     prepared = folder / "prepared"
