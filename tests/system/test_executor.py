@@ -448,7 +448,7 @@ def test_killed_workers_change_no_part(
 ) -> None:
     """Guards against a pass that takes what a dead worker had begun, or what an earlier round has left."""
     many_passes(monkeypatch)
-    store = make_store(labelled_graph(np.random.default_rng(5), num_nodes=600, num_edges=5000))
+    store = make_store(labelled_graph(np.random.default_rng(5), num_nodes=400, num_edges=3000))
     expected = sums(by_passes(store, tmp_path / "expected", None))
     trials, kills = soak_count(20), 0
     random_ = random.Random(20261129)
