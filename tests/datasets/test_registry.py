@@ -102,6 +102,7 @@ def test_values(tmp_path: Path) -> None:
     assert entry("cora").files[0].file_name == "ind.cora.x"
 
 
+@pytest.mark.slow
 def test_the_field_s_random_splits() -> None:
     """Figures for these graphs are means over random splits; one split of ours would not be comparable."""
     several = {found.name for found in load_registry().values() if found.split is not None and found.split.splits > 1}

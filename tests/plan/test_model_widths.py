@@ -55,6 +55,7 @@ def test_defaults_are_the_trainers() -> None:
     assert said == [str(ModelWidths().hidden), str(ModelWidths().layers), ModelWidths().wire]
 
 
+@pytest.mark.slow
 def test_the_command_says_which_rows_and_why(graphprep_home: Path) -> None:
     """Guards against a width that is guessed in silence, or that is not what the links carry."""
     store = make_store(labelled_graph(np.random.default_rng(1), 90, 400, undirected=True))

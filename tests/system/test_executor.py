@@ -596,6 +596,7 @@ def test_a_full_disk_on_the_way_to_workers(two_workers: Executor) -> None:
         list(two_workers.map(squared, [1], Unpacked(), needed=1))
 
 
+@pytest.mark.slow
 def test_dask_is_imported_only_when_asked_for() -> None:
     """Guards against a dependency that everybody would need: without Dask all works but --dask, which says so."""
     script = """

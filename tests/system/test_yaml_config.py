@@ -192,6 +192,7 @@ def test_a_valid_file_becomes_the_model() -> None:
     assert net == Net(name="x", links=[Link(ends=("a", "b"), speed=2.0)])
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text() | documents.map(yaml.safe_dump))
 def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:

@@ -170,6 +170,7 @@ def test_other_input_is_said_and_replaced_only_if_told(smaller: Path) -> None:
     assert home.cache_path("blocks", "flat-2").stat().st_ino != before
 
 
+@pytest.mark.slow
 def test_other_options_name_what_differs(small: Path) -> None:
     """Guards against a refusal that leaves the user to guess; the other caches are not concerned."""
     small.write_text(SMALL.replace("effort: none", "effort: none, seed: 5"))
@@ -180,6 +181,7 @@ def test_other_options_name_what_differs(small: Path) -> None:
     assert states(report)["report blocks"] == "up to date"
 
 
+@pytest.mark.slow
 def test_a_page_that_was_edited_is_made_again(small: Path) -> None:
     """Guards against taking a page's existence for its content."""
     page = small.parent / "pages/blocks/flat-2.html"
@@ -190,6 +192,7 @@ def test_a_page_that_was_edited_is_made_again(small: Path) -> None:
     assert len(page.read_text()) == len(before)
 
 
+@pytest.mark.slow
 def test_a_page_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
     """Guards against overwriting a file that no pipeline wrote."""
     path = tmp_path / "p.yaml"
@@ -201,6 +204,7 @@ def test_a_page_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "pages/blocks.html").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_cache_that_was_touched_is_verified_again(smaller: Path) -> None:
     """Guards against a verification that is taken for one of other bytes: a flipped bit is found."""
     file = next(path for path in home.cache_path("blocks", "flat-2").rglob("*/c/0/0") if path.stat().st_size > 8)
@@ -274,6 +278,7 @@ def test_a_store_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "mine/precious").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_store_that_is_there(smaller: Path, tmp_path: Path) -> None:
     """Guards against a pipeline that can only use stores that it has made."""
     path = tmp_path / "other.yaml"

@@ -113,6 +113,7 @@ def test_what_if_needs_a_rank_a_part(cache: PartitionCache) -> None:
         what_if(cache, None, 0)
 
 
+@pytest.mark.slow
 def test_metis_in_its_own_order(store: GraphStore, tmp_path: Path) -> None:
     """Guards against a comparison with METIS whose parts were laid on ranks or refined."""
     from graphprep.partition.request import PartitionRequest
