@@ -63,6 +63,7 @@ def test_metis_is_compared_with_relays_too(cache: PartitionCache) -> None:
     assert found["bottleneck_seconds"] < metis_reference(direct)["bottleneck_seconds"]
 
 
+@pytest.mark.slow
 def test_the_plan_has_both_figures(cache: PartitionCache) -> None:
     """Guards against a plan of direct sends, and of gradients that are kept and passed on."""
     plan = run("plan", str(cache.folder), "--gpu", "L4", "--hidden", "256", "--layers", "3")
@@ -71,6 +72,7 @@ def test_the_plan_has_both_figures(cache: PartitionCache) -> None:
     assert "relays are used; without them communication would take" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_export_says_that_relays_are_left_out(
     cache: PartitionCache, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

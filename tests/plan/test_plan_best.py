@@ -130,6 +130,7 @@ def _drawn_in_no_time(*args, **options):  # type: ignore[no-untyped-def]
     return replace(drawn, seconds_P=np.zeros_like(drawn.seconds_P))
 
 
+@pytest.mark.slow
 def test_batches_are_among_the_ways_where_pilots_show_their_epochs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,6 +211,7 @@ def test_pilots_are_runs_of_this_cache(folder: Path) -> None:
     assert sorted(folder.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_auto_adds_the_best_to_what_was_given(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,7 @@ def test_many_draws_of_a_hub_are_different_edges() -> None:
     assert ((counts - draws / 2) ** 2 / (draws / 4)).sum() * 299 / 300 < 398
 
 
+@pytest.mark.slow
 def test_weighted_draws_follow_the_weights() -> None:
     """Guards against weights that do not count, and against weight 0 drawn."""
     weights = np.array([1, 2, 4, 0, 1], np.float32)

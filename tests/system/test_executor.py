@@ -569,6 +569,7 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a traceback, or a sentence about the operating system, on a machine that is too busy."""
     distributed = pytest.importorskip("distributed", reason="dask[distributed] is not installed")
