@@ -17,7 +17,7 @@ test: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 40
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/trainer/kernels
 
-# The tests that are not marked slow, in some eight minutes on two cores.
+# The tests that are not marked slow, in some four minutes on two cores once kernels are compiled.
 fast: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not soak"
 

@@ -40,6 +40,14 @@ os.environ["NUMBA_BOUNDSCHECK"] = "1"
 os.environ["NUMBA_CACHE_DIR"] = str(ROOT / ".pytest_cache" / "numba-boundscheck")
 
 
+def _seem_on_disk(file: int) -> None:
+    os.fstat(file)
+
+
+# What is written is fsynced, which takes some 5 ms a file, and caches have hundreds. Only a loss of power would show
+# the difference; tests/system/test_atomic.py looks at when it is called.
+os.fsync = _seem_on_disk
+
 KERNEL_FOLDERS = ("cache", "core", "partition", "traffic")
 """folders of tests whose quick tests compile most kernels"""
 

@@ -8,6 +8,7 @@ this process, which has imported everything and started no thread, so that a hun
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import random
@@ -16,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +218,9 @@ STAGES: dict[str, Stage] = {
 Compiled = dict[str, list[Any]]
 """Signatures of compiled kernels by module and name."""
 
+Loaded = tuple[list[str], Compiled]
+"""Names of imported modules, and compiled kernels."""
+
 
 def kernels() -> dict[str, Any]:
     """All kernels of the project but those with loops in parallel, whose threads must not be there before a fork."""
@@ -228,18 +233,23 @@ def kernels() -> dict[str, Any]:
     }
 
 
-def noting_kernels(action: Callable[[], None], path: Path) -> Callable[[], None]:
-    """`action`, which then writes down the kernels that it called."""
+def noting_loaded(action: Callable[[], None], path: Path) -> Callable[[], None]:
+    """`action`, which then writes down the modules that it imported and the kernels that it called."""
 
     def run() -> None:
         action()
-        path.write_bytes(pickle.dumps({name: list(kernel.signatures) for name, kernel in kernels().items()}))
+        compiled = {name: list(kernel.signatures) for name, kernel in kernels().items()}
+        path.write_bytes(pickle.dumps((list(sys.modules), compiled)))
 
     return run
 
 
-def load_kernels(compiled: Compiled) -> None:
-    """Read them from numba's cache once, and not in each of the forks."""
+def load(loaded: Loaded) -> None:
+    """Import the modules and read the kernels from numba's cache once, and not in each of the forks."""
+    modules, compiled = loaded
+    for name in modules:
+        with suppress(ImportError):  # of names that are no modules of their own
+            importlib.import_module(name)
     for name, kernel in kernels().items():
         for signature in compiled.get(name, []):
             kernel.compile(signature)
@@ -286,15 +296,18 @@ def killed_at(number: int, action: Callable[[], None], root: Path) -> Callable[[
 
 def main(stage: str, seed: int, trials: int, folder: Path) -> int:
     """Returns 0 if no trial left something half-done; prints what went wrong otherwise."""
+    os.fsync = lambda _file: None  # a process that is killed leaves what it wrote to the kernel
     prepare, action, after_kill, after_again = STAGES[stage]
     random_ = random.Random(seed)
     prepared = folder / "prepared"
     prepared.mkdir(parents=True)
     assert in_child(prepare, prepared) == 0
     root = Path(shutil.copytree(prepared, folder / "whole"))
+    threads = len(os.listdir("/proc/self/task"))
     for number, whole in enumerate((action, after_kill, after_again)):
-        assert in_child(noting_kernels(whole, folder / f"kernels-{number}"), root) == 0
-        load_kernels(pickle.loads((folder / f"kernels-{number}").read_bytes()))
+        assert in_child(noting_loaded(whole, folder / f"kernels-{number}"), root) == 0
+        load(pickle.loads((folder / f"kernels-{number}").read_bytes()))
+    assert len(os.listdir("/proc/self/task")) == threads, "an import started a thread, which forks would lack"
     root = Path(shutil.copytree(prepared, folder / "counted"))
     started = time.monotonic()
     assert in_child(killed_at(-1, action, root), root) == 0

@@ -72,6 +72,7 @@ def load_registry(path: Path | None = None) -> dict[str, DatasetEntry]:
         DatasetError: the file cannot be read, or breaks a rule; the message names the line.
     """
     listed: dict[str, DatasetEntry] = {}
+    is_own = path is None
     if path is None:
         from graphprep.datasets import ogb_table
 
@@ -80,7 +81,7 @@ def load_registry(path: Path | None = None) -> dict[str, DatasetEntry]:
         text = regular_file(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise DatasetError(f"{path} cannot be read as text: {problem}") from problem
-    registry = validated(Registry, text, origin=str(path), error=DatasetError)
+    registry = validated(Registry, text, origin=str(path), error=DatasetError, by_libyaml=is_own)
     named = {name: dataset.model_copy(update={"name": name}) for name, dataset in registry.datasets.items()}
     known = named | {name: dataset for name, dataset in listed.items() if name not in named}
     for alias, name in registry.aliases.items():

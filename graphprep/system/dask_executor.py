@@ -78,7 +78,8 @@ class DaskExecutor:
 
         try:
             for piece in pieces:
-                if len(running) >= AHEAD * max(1, len(self.client.nthreads())):
+                # How many workers there are is a question to the scheduler, for which the first pieces do not wait.
+                if len(running) >= AHEAD and len(running) >= AHEAD * len(self.client.nthreads()):
                     yield self._result(*running.popleft(), start)
                 running.append((piece, start(piece)))
             while running:

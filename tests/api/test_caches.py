@@ -60,6 +60,7 @@ def test_an_assignment_as_an_array(store: GraphStore, tmp_path: Path) -> None:
         gp.partition(store, parts=2, assignment=parts * 1.0)
 
 
+@pytest.mark.slow
 def test_compare_plan_and_export(store: GraphStore, tmp_path: Path) -> None:
     """Guards against other figures than the commands', and objects that are not taken for their folders."""
     one = gp.partition(store, parts=2, method="random", effort="none")

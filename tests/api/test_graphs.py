@@ -401,6 +401,7 @@ def test_a_graph_without_a_name_goes_with_python(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("graphprep-*"))
 
 
+@pytest.mark.slow
 def test_places_and_splits(tmp_path: Path) -> None:
     """Guards against options of an import that are lost on the way."""
     y = np.tile([0, 1], 50)

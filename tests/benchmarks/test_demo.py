@@ -16,6 +16,7 @@ from tests.conftest import heed_interrupts
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.0, 1.0])
 def test_ctrl_c_is_one_sentence(graphprep_home: Path, pause: float) -> None:
     """Ctrl-C, in the demo and in the step that runs, gave a traceback of each."""

@@ -102,6 +102,7 @@ def test_the_arrays_of_all_parts_are_one_plan(whole: PartitionCache) -> None:
     verify_cache(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", [TWO_OF_THREE, THREE_STAGES], ids=["2 of 3", "three stages"])
 def test_several_types_share_one_plan(tmp_path: Path, topology: Topology) -> None:
     """Guards against rows of a second type that are counted as those of the first."""

@@ -55,7 +55,7 @@ def check_same_graph(cache: PartitionCache, store: GraphStore) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     num_parts=st.integers(1, 9),
     num_nodes=st.integers(9, 60),
@@ -167,7 +167,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(num_parts=st.integers(1, 9), seed=st.integers(0, 2**32 - 1), num_edges=st.integers(0, 300))
 def test_any_graph_of_several_types_comes_back(
     tmp_path_factory: pytest.TempPathFactory, num_parts: int, seed: int, num_edges: int

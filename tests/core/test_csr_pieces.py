@@ -47,6 +47,7 @@ def test_every_range_is_that_of_the_whole(rows: list[int], seed: int, unweighted
                 assert np.array_equal(part, array[start:stop])
 
 
+@pytest.mark.slow
 def test_pieces_in_files_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against pieces that other processes cannot read, or that are sent to them whole."""
     edges = random_edges(np.random.default_rng(0), 3000, 40_000)

@@ -109,6 +109,7 @@ def test_copies_of_both_directions_are_counted() -> None:
         made(edges, Treatment(undirected=True, duplicates="keep"))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(edges=lines, undirected=st.booleans(), duplicates=st.sampled_from(["keep", *ONE_EDGE]), data=st.data())
 def test_the_order_of_the_lines_does_not_matter(

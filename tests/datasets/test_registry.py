@@ -12,6 +12,7 @@ from graphprep.datasets import readers, registry
 from graphprep.datasets.entry import DatasetEntry, Expected
 from graphprep.datasets.registry import entry, load_registry
 from graphprep.errors import DatasetError, UnknownDatasetError
+from graphprep.system.yaml_config import parse
 
 ENTRY = """
   {name}:
@@ -38,6 +39,14 @@ def test_our_own_registry_holds() -> None:
     entries = load_registry()
     assert {"digits", "cora", "citeseer", "pubmed"} <= set(entries)
     assert all(name == found.name for name, found in entries.items())
+
+
+def test_libyaml_reads_it_as_pyyaml_does() -> None:
+    """Guards against values or line numbers that depend on which of them a machine has."""
+    text = registry.registry_path().read_text(encoding="utf-8")
+    one, other = parse(text), parse(text, by_libyaml=True)
+    assert one.value == other.value
+    assert one.lines == other.lines
 
 
 @pytest.mark.parametrize("name", load_registry())
@@ -93,6 +102,7 @@ def test_values(tmp_path: Path) -> None:
     assert entry("cora").files[0].file_name == "ind.cora.x"
 
 
+@pytest.mark.slow
 def test_the_field_s_random_splits() -> None:
     """Figures for these graphs are means over random splits; one split of ours would not be comparable."""
     several = {found.name for found in load_registry().values() if found.split is not None and found.split.splits > 1}

@@ -5,7 +5,7 @@ GRAPHPREP_HOME mean what they say there. Pages of docs/ begin with cora fetched 
 begins with nothing. What cannot be run as written is in one of the tables below, with the reason; a new command that
 fails has to be mended or listed there. Training takes 2 epochs here (`--epochs 2 --device cpu` is added), on a real
 group of ranks, and plans measure this process, briefly; those of README.md measure as a reader's do. The first
-`graphprep train` of README.md, its torchrun, those with --restarts and torchruns on two machines start ranks as a
+`graphprep train` of README.md, its probe, those with --restarts and torchruns on two machines start ranks as a
 reader's do; the others have the same ranks as forks of a process that has imported torch. test_recovery.py has
 torchrun's --max-restarts.
 """
@@ -72,6 +72,7 @@ LISTED = {
     "graphprep cache merge caches/cora-4 --parts 2 --out caches/cora-2": "for that training, as the next one",
     "graphprep rescale runs/cora caches/cora-2": "tests/trainer/test_launch.py asks a training that runs",
     "graphprep rescale runs/cora cora/flat-2": "likewise",
+    "graphprep run PIPELINE.yaml": "tests/pipelines/run/test_run.py runs the file of that page",
     "GLOO_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1; test_trainer_interfaces.py names some",
     "NCCL_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1, and no GPU",
 }
@@ -117,13 +118,12 @@ SYNOPSES = {
     ],
     "graphprep partition NAME --extend CACHE": ["graphprep partition weighted-june --extend weighted/flat-2"],
     "graphprep run PIPELINE.yaml --dry-run": ["graphprep run PIPELINE.yaml --dry-run"],
-    "graphprep run PIPELINE.yaml": ["graphprep run PIPELINE.yaml"],
     "graphprep partition NAME --topology T --memory 4GB [--method multilevel]": [
         "graphprep partition cora --topology 2x2-10gbe --memory 4GB",
         "graphprep partition cora --topology 2x2-25gbe --memory 4GB --method multilevel",
     ],
     "graphprep partition NAME --topology T --dask local:4": [
-        "graphprep partition cora --topology 2x2-ib-edr --dask local:2"
+        "graphprep partition cora --topology 2x2-ib-edr --dask local:1"
     ],
 }
 """lines with capitals or brackets in place of what a reader chooses: commands that choose something"""
@@ -139,7 +139,8 @@ CHANGED = (
     (r"topology probe --out (measured.yaml)", r"topology probe --out \1 --nproc 2 --seconds 2", "there is no GPU"),
     (r"--nproc 4 ", "--nproc 2 ", "fewer ranks"),
     (r"--seconds 20", "--seconds 2", "a shorter probe"),
-    (r"--nproc-per-node 4( --rdzv.*)$", r"--nproc-per-node 2\1 --seconds 2", "fewer ranks, a shorter probe"),
+    (r"--nproc-per-node 4( --rdzv.*)$", r"--nproc-per-node 1\1 --seconds 2", "fewer ranks, a shorter probe"),
+    (r"--effort best", "--effort fast", "tests/partition/test_search.py has the best"),
     (r"--rdzv-endpoint HOST:29500", "--rdzv-endpoint 127.0.0.1:PORT", "this machine, a free port"),
     (r"--master-addr first --master-port 29500", "--master-addr 127.0.0.1 --master-port PORT", "likewise"),
     (r"^torchrun --nproc-per-node", "torchrun --master-port PORT --nproc-per-node", "a free port"),
@@ -237,8 +238,8 @@ class Reader:
         self.variables: dict[str, str] = {}
         self.starts_ranks = trains
         """whether the next `graphprep train` starts its ranks as a reader's does"""
-        self.starts_torchrun = trains
-        """whether torchrun on one machine does"""
+        self.starts_probe = trains
+        """whether `graphprep topology probe` does; else its ranks are not started"""
 
     def type(self, command: str) -> None:
         """Run one command of a page, as the tables above have it."""
@@ -266,11 +267,15 @@ class Reader:
             second = self.start(command.replace("--node-rank 0", "--node-rank 1"), self.second, self.second)
             for machine in (first, second):
                 machine.succeed()
+        elif command.startswith("graphprep topology probe ") and not self.starts_probe:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("graphprep.topology.probe.launch.start", lambda _options, _ranks: 0)
+                self.invoke(command)
         elif command.startswith("graphprep ") and not command.startswith(OWN_PROCESS):
             self.invoke(command)
         elif command.startswith("graphprep train ") and not self.starts_ranks and "--restarts" not in command:
             self.train(command.removeprefix("graphprep train "))
-        elif (ranks := ONE_MACHINE.fullmatch(command)) and not self.starts_torchrun:
+        elif ranks := ONE_MACHINE.fullmatch(command):
             self.train(ranks["words"])
         elif command.startswith("rsync ") and shutil.which("rsync") is None:
             self.copy_as_rsync(command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,16 +38,27 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def prepared(graphprep_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store, two caches, predictions and a pipeline, all with long names; the current folder is the one above."""
-    store = make_store(labelled_graph(np.random.default_rng(1), 1234, 9_000, undirected=True), name=NAME)
-    for topology in (resolve("2x2"), Topology.flat(4)):
-        make_cache(store, topology, home.cache_path(NAME, topology.name))
-    np.save(tmp_path / "p.npy", np.zeros((1234, 3), np.float32))
-    (tmp_path / "run.yaml").write_text(
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store, two caches, predictions and a pipeline, all with long names."""
+    made = tmp_path_factory.mktemp("screens")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAPHPREP_HOME", str(made / "home"))
+        store = make_store(labelled_graph(np.random.default_rng(1), 1234, 9_000, undirected=True), name=NAME)
+        for topology in (resolve("2x2"), Topology.flat(4)):
+            make_cache(store, topology, home.cache_path(NAME, topology.name))
+    np.save(made / "p.npy", np.zeros((1234, 3), np.float32))
+    (made / "run.yaml").write_text(
         f"datasets: {{{NAME}: {{store: {store.location}}}}}\ntopologies: [2x4, dgx-1-v100]\nverify: true\n"
     )
+    return made
+
+
+@pytest.fixture
+def prepared(graphprep_home: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it in a fresh home and in the current folder."""
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("home"))
+    shutil.copytree(folder / "home", graphprep_home, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plan_pipeline, "measured_rates", known_rates)
     monkeypatch.setattr(plan_pipeline, "gpus_here", list)

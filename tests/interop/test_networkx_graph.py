@@ -42,6 +42,7 @@ def test_a_graph_without_parallels_is_simple() -> None:
     assert sorted(graph.edges) == [(0, 1), (1, 0), (1, 2)]
 
 
+@pytest.mark.slow
 def test_several_types(tmp_path: Path) -> None:
     """Guards against authors and papers of the same number that become one node."""
     store = make_store(typed_graph(np.random.default_rng(2)))

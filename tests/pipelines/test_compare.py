@@ -41,6 +41,7 @@ def test_each_row_is_its_cache(caches: dict[str, PartitionCache]) -> None:
     assert {row["topology"] for row in on_one} == {"2x2"}
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_json(caches: dict[str, PartitionCache]) -> None:
     """Guards against a page with numbers of its own."""
     compared = compare([str(cache.folder) for cache in caches.values()])
@@ -52,6 +53,7 @@ def test_the_page_shows_the_json(caches: dict[str, PartitionCache]) -> None:
     assert [words for words in page.words if re.search(r"\d", words)] == []
 
 
+@pytest.mark.slow
 def test_what_does_not_compare(caches: dict[str, PartitionCache], tmp_path: Path) -> None:
     """Guards against seconds of different graphs side by side."""
     other = make_store(labelled_graph(np.random.default_rng(1), 80, 400), name="other")

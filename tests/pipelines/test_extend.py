@@ -56,6 +56,7 @@ def more(tmp_path: Path, people: GraphStore) -> GraphStore:
     )
 
 
+@pytest.mark.slow
 def test_old_nodes_keep_their_parts(more: GraphStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Guards against nodes that move, against a cache for another machine, and against growth that is not said."""
     before = gp.partition(
@@ -110,6 +111,7 @@ def test_what_cannot_be_extended_is_one_sentence(more: GraphStore) -> None:
             gp.partition(more, extend=before, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_partitioning_anew_is_advised(people: GraphStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Guards against parts that a hub of new nodes has made useless, which nobody is told of."""
     ids = [f"q{number}" for number in range(200)]

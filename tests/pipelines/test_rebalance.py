@@ -53,6 +53,7 @@ def write_history(folder: Path, lines: list[dict[str, Any]]) -> None:
     (folder / "history.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
 
 
+@pytest.mark.slow
 def test_nodes_move_to_the_faster_rank(cache: PartitionCache, tmp_path: Path) -> None:
     """Guards against parts by other speeds, against another graph, and against most nodes in other places."""
     ranks = quality_of(cache)["ranks"]

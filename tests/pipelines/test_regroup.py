@@ -37,26 +37,45 @@ def run(*words: str) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize(("way", "number"), [("merge", 4), pytest.param("split", 16, marks=pytest.mark.slow)])
-def test_the_same_graph_in_other_parts(eight: PartitionCache, tmp_path: Path, way: str, number: int) -> None:
-    """Guards against anything that is lost between two caches, and against a store that is needed again."""
-    out = tmp_path / "other"
-    assert run(way, str(eight.folder), "--parts", str(number), "--out", str(out))["num_parts"] == number
-    other = PartitionCache(out)
+@pytest.fixture(scope="module")
+def four(eight: PartitionCache, tmp_path_factory: pytest.TempPathFactory) -> PartitionCache:
+    """The same graph in four parts."""
+    out = tmp_path_factory.mktemp("four") / "four"
+    assert run("merge", str(eight.folder), "--parts", "4", "--out", str(out))["num_parts"] == 4
+    return PartitionCache(out)
+
+
+def check_same_graph(one: PartitionCache, other: PartitionCache) -> None:
+    """Every array is the same in the dataset's order, and each part of the fewer is two of the others."""
     verify_cache(other)
-    for kind in eight.edge_types:
-        one, two = rebuild_csr(eight, kind), rebuild_csr(other, kind)
-        np.testing.assert_array_equal(one.indices, two.indices)
-        np.testing.assert_array_equal(one.indptr, two.indptr)
-        for name, array in rebuild_edge_arrays(eight, kind).items():
-            np.testing.assert_array_equal(array, rebuild_edge_arrays(other, kind)[name])
-    for node_type in eight.node_types:
-        assert eight.node_arrays(0, node_type) == other.node_arrays(0, node_type)
-        for name in eight.node_arrays(0, node_type):
-            np.testing.assert_array_equal(rebuild_rows(eight, node_type, name), rebuild_rows(other, node_type, name))
-        few, many = sorted((eight.assignment(node_type), other.assignment(node_type)), key=np.max)
+    for kind in one.edge_types:
+        csr, again = rebuild_csr(one, kind), rebuild_csr(other, kind)
+        np.testing.assert_array_equal(csr.indices, again.indices)
+        np.testing.assert_array_equal(csr.indptr, again.indptr)
+        arrays = rebuild_edge_arrays(other, kind)
+        for name, array in rebuild_edge_arrays(one, kind).items():
+            np.testing.assert_array_equal(array, arrays[name])
+    for node_type in one.node_types:
+        assert one.node_arrays(0, node_type) == other.node_arrays(0, node_type)
+        for name in one.node_arrays(0, node_type):
+            np.testing.assert_array_equal(rebuild_rows(one, node_type, name), rebuild_rows(other, node_type, name))
+        few, many = sorted((one.assignment(node_type), other.assignment(node_type)), key=np.max)
         np.testing.assert_array_equal(few, many // 2)
-    assert run(way, str(eight.folder), "--parts", str(number), "--out", str(out))["reused"] is True
+
+
+def test_the_same_graph_in_fewer_parts(eight: PartitionCache, four: PartitionCache) -> None:
+    """Guards against anything that is lost between two caches, and against a store that is needed again."""
+    check_same_graph(eight, four)
+    assert run("merge", str(eight.folder), "--parts", "4", "--out", str(four.folder))["reused"] is True
+
+
+@pytest.mark.slow
+def test_the_same_graph_in_more_parts(four: PartitionCache, tmp_path: Path) -> None:
+    """Guards against the same where parts are divided."""
+    words = ("split", str(four.folder), "--parts", "8", "--out", str(tmp_path / "more"))
+    assert run(*words)["num_parts"] == 8
+    check_same_graph(four, PartitionCache(tmp_path / "more"))
+    assert run(*words)["reused"] is True
 
 
 def test_what_cannot_be_is_one_sentence(eight: PartitionCache, tmp_path: Path) -> None:

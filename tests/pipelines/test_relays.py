@@ -37,6 +37,7 @@ def run(*words: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_inspect_shows_both_figures(cache: PartitionCache) -> None:
     """Guards against a bottleneck without a word on what it would be without relays."""
     done = CliRunner().invoke(main, ["inspect", str(cache.folder)])
@@ -53,6 +54,7 @@ def test_other_machines_are_assessed_with_the_same_relays(cache: PartitionCache)
     assert found["bottleneck_seconds"] > found["relay"]["direct_bottleneck_seconds"]
 
 
+@pytest.mark.slow
 def test_metis_is_compared_with_relays_too(cache: PartitionCache) -> None:
     """Guards against a comparison of our relays with METIS's direct sends."""
     found = metis_reference(cache)
@@ -61,6 +63,7 @@ def test_metis_is_compared_with_relays_too(cache: PartitionCache) -> None:
     assert found["bottleneck_seconds"] < metis_reference(direct)["bottleneck_seconds"]
 
 
+@pytest.mark.slow
 def test_the_plan_has_both_figures(cache: PartitionCache) -> None:
     """Guards against a plan of direct sends, and of gradients that are kept and passed on."""
     plan = run("plan", str(cache.folder), "--gpu", "L4", "--hidden", "256", "--layers", "3")
@@ -69,6 +72,7 @@ def test_the_plan_has_both_figures(cache: PartitionCache) -> None:
     assert "relays are used; without them communication would take" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_export_says_that_relays_are_left_out(
     cache: PartitionCache, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +81,7 @@ def test_an_export_says_that_relays_are_left_out(
     assert "relays of the cache are not exported" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_cache_of_other_parts_gets_relays_of_its_own(cache: PartitionCache, tmp_path: Path) -> None:
     """Guards against relays of the old parts, and against an option that does nothing."""
     topology = tmp_path / "topology.yaml"

@@ -55,6 +55,7 @@ def test_defaults_are_the_trainers() -> None:
     assert said == [str(ModelWidths().hidden), str(ModelWidths().layers), ModelWidths().wire]
 
 
+@pytest.mark.slow
 def test_the_command_says_which_rows_and_why(graphprep_home: Path) -> None:
     """Guards against a width that is guessed in silence, or that is not what the links carry."""
     store = make_store(labelled_graph(np.random.default_rng(1), 90, 400, undirected=True))
@@ -100,6 +101,7 @@ def test_widths_decide_the_key(graphprep_home: Path) -> None:
     assert "hidden 2 there, 1 now" in other.stderr
 
 
+@pytest.mark.slow
 def test_several_types_have_the_hidden_width(graphprep_home: Path) -> None:
     """Guards against a width by the classes of one type, which rgcn does not exchange."""
     make_store(typed_graph(np.random.default_rng(3)), name="typed")
@@ -142,6 +144,7 @@ def test_other_rows_matter_where_latency_does() -> None:
     assert width_mismatch([], 1024, 28) is None
 
 
+@pytest.mark.slow
 def test_trainer_and_plan_agree_on_other_rows(tmp_path: Path) -> None:
     """Guards against a rule of which one program knows only half, and a warning after a partition by the defaults."""
     store = make_store(labelled_graph(np.random.default_rng(1), 4000, 40_000, undirected=True))

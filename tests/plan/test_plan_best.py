@@ -71,6 +71,7 @@ def test_fixed_options_stay(folder: Path) -> None:
     assert all(set(way["options"]) <= {"exchange", "relay"} for way in found["best"])
 
 
+@pytest.mark.slow
 def test_fewer_ranks_are_considered_for_a_store(folder: Path) -> None:
     """Guards against four ranks for a graph that one trains in less time."""
     found = plan_best("graph", BASE, budget=Budget(price=1.0), parts=4)
@@ -96,6 +97,7 @@ def test_nothing_that_fits_is_one_sentence(folder: Path, tmp_path: Path) -> None
         plan_best("graph", BASE, budget=Budget(), parts=2, pilot_epochs=3)
 
 
+@pytest.mark.slow
 def test_pilots_decide_whether_approximations_are_chosen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against int8 and kept rows that are advised although they did not arrive, or cost more than they save."""
 
@@ -128,6 +130,7 @@ def _drawn_in_no_time(*args, **options):  # type: ignore[no-untyped-def]
     return replace(drawn, seconds_P=np.zeros_like(drawn.seconds_P))
 
 
+@pytest.mark.slow
 def test_batches_are_among_the_ways_where_pilots_show_their_epochs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,6 +155,7 @@ def test_batches_are_among_the_ways_where_pilots_show_their_epochs(
         plan_best(str(folder), BASE, budget=Budget(), batches=shape)
 
 
+@pytest.mark.slow
 def test_budgets_are_among_the_ways_where_pilots_arrive(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,6 +211,7 @@ def test_pilots_are_runs_of_this_cache(folder: Path) -> None:
     assert sorted(folder.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_auto_adds_the_best_to_what_was_given(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

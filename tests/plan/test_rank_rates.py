@@ -236,6 +236,7 @@ def test_a_file_that_is_none(saved: Path, change: Any, words: str) -> None:
     assert "doctor --rates FILE" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_this_machine_is_measured_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a file that the reader refuses; the real process measures a small graph at two widths."""
     monkeypatch.setattr(rates_file, "WIDTHS", (4, 8))
@@ -251,6 +252,7 @@ def test_this_machine_is_measured_for_a_file(monkeypatch: pytest.MonkeyPatch) ->
     assert found["ranks"] == 1
 
 
+@pytest.mark.slow
 def test_the_first_line_says_whose_rates(graphprep_home: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a plan on a login node that advises fewer ranks, by the rates of the login node's CPU."""
     store = make_store(labelled_graph(np.random.default_rng(1), 900, 7000, undirected=True))

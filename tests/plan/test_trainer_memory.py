@@ -62,6 +62,7 @@ def facts_of_ranks(run: Options) -> list[Facts]:
     return facts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("share", "sums", "options", "by_entries"),
     [

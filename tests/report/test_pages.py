@@ -33,6 +33,7 @@ def everything_of_a_cache(tmp_path: Path) -> dict[str, Any]:
     return summary | {"metis": metis_reference(cache)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cache", "one part", "store", "several types", "without labels"])
 def test_every_number_is_that_of_the_json(kind: str, tmp_path: Path) -> None:
     """Guards against a page that computes its own numbers, rounds them wrongly, or shows what the JSON has not."""
@@ -60,6 +61,7 @@ def test_every_number_is_that_of_the_json(kind: str, tmp_path: Path) -> None:
     assert unmarked == []
 
 
+@pytest.mark.slow
 def test_every_drawing_has_words_and_ids_of_its_own(tmp_path: Path) -> None:
     """Guards against drawings that a screen reader cannot tell, or of which one clips another."""
     text = cache_page(everything_of_a_cache(tmp_path))
@@ -74,6 +76,7 @@ def test_every_drawing_has_words_and_ids_of_its_own(tmp_path: Path) -> None:
         assert used in ids
 
 
+@pytest.mark.slow
 def test_nothing_leaves_the_page(tmp_path: Path) -> None:
     """Guards against a page that needs a network, or that loads what a name in the data says."""
     summary = everything_of_a_cache(tmp_path)
@@ -85,6 +88,7 @@ def test_nothing_leaves_the_page(tmp_path: Path) -> None:
     assert not re.search(r"url\((?!#)", text)
 
 
+@pytest.mark.slow
 def test_colours_are_the_pages_own(tmp_path: Path) -> None:
     """Guards against black text on a black page: only loads and splits have colours of their own."""
     text = cache_page(everything_of_a_cache(tmp_path))

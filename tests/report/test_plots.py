@@ -131,6 +131,7 @@ def test_degrees_and_classes(axes: Axes) -> None:
     assert [bar.get_height() for bar in drawn.patches] == [4, 6, 1, 2, 1, 1]  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_notebooks_show_what_there_is(store: GraphStore, cache: PartitionCache) -> None:
     """Guards against a representation that raises, and so against a cell without an output."""
     for shown in (store, cache, resolve("2x2"), Topology.flat(1), make_store(typed_graph(np.random.default_rng(1)))):

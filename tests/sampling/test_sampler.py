@@ -98,6 +98,7 @@ def test_draws_do_not_depend_on_the_batch() -> None:
     assert drawn_by_node(sampled(graph, np.arange(NODES), fanouts=(3,), seed=7, epoch=1), 0) != every
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fanout", [1, 3, 7])
 def test_uniform_draws_are_uniform(fanout: int) -> None:
     """Guards against a favoured neighbour: the counts of 20,000 draws of each edge pass a chi-square test."""
@@ -130,6 +131,7 @@ def test_many_draws_of_a_hub_are_different_edges() -> None:
     assert ((counts - draws / 2) ** 2 / (draws / 4)).sum() * 299 / 300 < 398
 
 
+@pytest.mark.slow
 def test_weighted_draws_follow_the_weights() -> None:
     """Guards against weights that do not count, and against weight 0 drawn."""
     weights = np.array([1, 2, 4, 0, 1], np.float32)

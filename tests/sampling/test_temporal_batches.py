@@ -65,6 +65,7 @@ def seed_times(graph: HandmadeGraph, arrays: Mapping[str, NDArray[Any]], seeds: 
     return found * 2
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 3),

@@ -66,6 +66,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         WeightedSampler(graph, OPTIONS)
 
 
+@pytest.mark.slow
 def test_bounds_are_kept(bounds_checked: BoundsChecked) -> None:
     """Guards against a kernel that reads or writes beside its arrays."""
     bounds_checked(

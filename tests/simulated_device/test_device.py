@@ -34,6 +34,7 @@ def kinds_of(call: Callable[..., Any], *arguments: Any) -> dict[str, int]:
     return dict(Counter(wait.kind for wait in log))
 
 
+@pytest.mark.slow
 @on_device
 def test_factories_make_tensors_of_the_device() -> None:
     """A factory that falls back to the CPU hides every mix of devices that follows."""
@@ -83,6 +84,7 @@ def test_operations_compute_what_the_cpu_does() -> None:
         assert torch.equal(found.cpu(), expected)
 
 
+@pytest.mark.slow
 @on_device
 def test_changes_in_place_are_seen_through_views() -> None:
     """The trainer fills buffers piece by piece; a view with memory of its own leaves them as they were."""
@@ -101,6 +103,7 @@ def test_changes_in_place_are_seen_through_views() -> None:
     assert base.sum().item() == 3
 
 
+@pytest.mark.slow
 @on_device
 def test_shapes_that_change_in_place() -> None:
     """torch would go on with the old shape and the values of the new one; `vector @ matrix` does that inside."""
@@ -183,6 +186,7 @@ class _Reads(torch.autograd.Function):
         return grad * grad.sum().item() * ctx.factor
 
 
+@pytest.mark.slow
 @on_device
 def test_numbers_and_indices_of_the_host_are_allowed() -> None:
     """A device that is stricter than a GPU refuses code that runs there."""
@@ -198,6 +202,7 @@ def test_numbers_and_indices_of_the_host_are_allowed() -> None:
     assert x.sum().item() == 15
 
 
+@pytest.mark.slow
 @on_device
 def test_what_is_not_of_the_device_cannot_reach_its_memory() -> None:
     """gloo that reads a GPU's memory, or NumPy, ends the process."""
@@ -213,6 +218,7 @@ def test_what_is_not_of_the_device_cannot_reach_its_memory() -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @on_device
 def test_gradients() -> None:
     """Gradients that lose their device, or that the CPU's thread computes, are not a GPU's."""
@@ -238,6 +244,7 @@ def test_gradients() -> None:
         squared.sum().backward()
 
 
+@pytest.mark.slow
 @on_device
 def test_the_waits_of_a_backward_pass_are_counted() -> None:
     """A backward pass runs in another thread, where a count of one thread alone sees nothing."""
@@ -321,6 +328,7 @@ def test_waits_are_counted() -> None:
         assert found == expected, f"{case}: {found}"
 
 
+@pytest.mark.slow
 @on_device
 def test_memory_is_pinned_as_long_as_it_is_there() -> None:
     """Memory that is freed may be given out again, and is not pinned then."""
@@ -342,6 +350,7 @@ def test_what_does_not_wait_is_not_counted() -> None:
         assert not found, f"{case}: {found}"
 
 
+@pytest.mark.slow
 @on_device
 def test_waits_have_the_line_of_the_trainer() -> None:
     """A wait in a helper of torch, or of the tests, is nothing that somebody could mend."""
@@ -358,6 +367,7 @@ def test_waits_have_the_line_of_the_trainer() -> None:
     assert "x.sum().item()" in Path(__file__).read_text().splitlines()[log[-1].line - 1]
 
 
+@pytest.mark.slow
 @on_device
 def test_sparse_products() -> None:
     """Both products of the trainer, forward and transposed, and the products at entries."""
@@ -377,6 +387,7 @@ def test_sparse_products() -> None:
     assert products.values().shape == pattern.values().shape
 
 
+@pytest.mark.slow
 @on_device
 def test_random_numbers_come_from_generators_of_the_device() -> None:
     """A generator of the CPU is an error on a GPU, and the CPU's numbers must not depend on what the device draws."""
@@ -400,6 +411,7 @@ def test_random_numbers_come_from_generators_of_the_device() -> None:
             draw()
 
 
+@pytest.mark.slow
 @on_device
 def test_modules_and_optimisers() -> None:
     """The trainer makes parameters views of one vector, which Module.to and .data have to keep."""
@@ -424,6 +436,7 @@ def test_modules_and_optimisers() -> None:
     assert torch.equal(*results)
 
 
+@pytest.mark.slow
 @on_device
 def test_saved_tensors_are_the_hosts() -> None:
     """A checkpoint of a run on a GPU has to be read where there is none."""
@@ -435,6 +448,7 @@ def test_saved_tensors_are_the_hosts() -> None:
     assert not isinstance(loaded["x"], SimulatedTensor)
 
 
+@pytest.mark.slow
 @on_device
 def test_autocast_and_loss_scale() -> None:
     """Under autocast a product is in half precision, and a gradient that is not finite leaves the step out."""

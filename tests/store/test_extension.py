@@ -204,6 +204,7 @@ def test_a_node_that_is_there_is_not_listed_again(old: GraphStore, tmp_path: Pat
         )
 
 
+@pytest.mark.slow
 def test_merged_edges_and_the_store_itself(tmp_path: Path) -> None:
     """Guards against sums of sums that count edges twice, and against a store that replaces what it is made from."""
     (tmp_path / "e.csv").write_text("0,1,1\n1,2,3\n")

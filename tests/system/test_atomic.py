@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +42,34 @@ def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
     atomic.publish_folder(partial, target)
     assert [path.name for path in (target / "deep").iterdir()] == ["new"]
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+
+
+def test_what_appears_is_on_the_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a file or folder that a loss of power leaves under its name with nothing in it."""
+    calls: list[tuple[str, str]] = []
+
+    def noted(name: str, place: Any) -> None:
+        function = getattr(os, name)
+
+        def call(*arguments: Any) -> None:
+            calls.append((name, Path(place(arguments[0])).name))
+            function(*arguments)
+
+        monkeypatch.setattr(os, name, call)
+
+    noted("fsync", lambda descriptor: os.readlink(f"/proc/self/fd/{descriptor}"))
+    noted("rename", os.fspath)
+    noted("replace", os.fspath)
+    with atomic.published_file(tmp_path / "file") as file:
+        file.write(b"new")
+    assert calls == [("fsync", ".partial-file"), ("replace", ".partial-file"), ("fsync", tmp_path.name)]
+    partial = tmp_path / "made"
+    (partial / "deep").mkdir(parents=True)
+    (partial / "deep/one").write_text("1")
+    calls.clear()
+    atomic.publish_folder(partial, tmp_path / "cache")
+    assert set(calls[:3]) == {("fsync", "one"), ("fsync", "deep"), ("fsync", "made")}
+    assert calls[3:] == [("rename", "made"), ("fsync", tmp_path.name)]
 
 
 def test_what_a_kill_after_publishing_left_is_swept(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ for command in sys.argv[1:]:
         main(command.split(), prog_name="graphprep")
     except SystemExit as ended:
         assert not ended.code, command
+print("all", len(sys.argv[1:]), "commands")
 """
 
 
@@ -78,9 +79,15 @@ def run(folder: Path, *words: str, program: list[str] = PROGRAM) -> str:
     return done.stdout
 
 
+def run_all(folder: Path, *commands: str) -> None:
+    """Several commands in one process, which imports what they need once."""
+    said = run(folder, *commands, program=[sys.executable, "-P", "-c", RUN_ALL])
+    assert said.endswith(f"all {len(commands)} commands\n")
+
+
 def test_nothing_of_the_current_folder_is_executed(hostile: Path) -> None:
     """Children started by `python -m` executed a user's random.py or trainer.py in place of what was meant."""
-    run(hostile, *COMMANDS, program=[sys.executable, "-P", "-c", RUN_ALL])
+    run_all(hostile, *COMMANDS)
 
 
 def test_train_trains_in_a_folder_with_a_trainer_of_the_users(hostile: Path) -> None:
@@ -93,14 +100,16 @@ def test_train_trains_in_a_folder_with_a_trainer_of_the_users(hostile: Path) -> 
 def test_what_takes_several_commands_executes_nothing_either(hostile: Path) -> None:
     """import, cache split and merge, evaluate and run have children and stages of their own."""
     (hostile / "edges.txt").write_text("0 1\n1 2\n2 3\n3 0\n")
-    run(hostile, "import", "edges.txt", "--name", "square")
-    run(hostile, "cache", "split", "digits/flat-2", "--parts", "4", "--out", "four")
-    run(hostile, "cache", "merge", "four", "--parts", "2", "--out", "two")
-    options = ["--epochs", "1", "--device", "cpu", "--hidden", "4", "-q", "--save-predictions", "found.npy"]
-    run(hostile, "train", "two", *options)
-    run(hostile, "evaluate", "two", "found.npy")
     (hostile / "all.yaml").write_text("datasets: {digits: }\ntopologies: [3]\npartition: {effort: fast}\n")
-    run(hostile, "run", "all.yaml")
+    commands = (
+        "import edges.txt --name square",
+        "cache split digits/flat-2 --parts 4 --out four",
+        "cache merge four --parts 2 --out two",
+        "train two --epochs 1 --device cpu --hidden 4 -q --save-predictions found.npy",
+        "evaluate two found.npy",
+        "run all.yaml",
+    )
+    run_all(hostile, *commands)
 
 
 def test_torchrun_with_pythonsafepath_runs_the_installed_trainer(hostile: Path, prepared: Path) -> None:  # noqa: F811

@@ -34,6 +34,7 @@ with progress.task("counting"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "lines"), [(0.0, 1), (1e9, 0)])
 def test_compiling_is_said_once(tmp_path: Path, seconds: float, lines: int) -> None:
     """Guards against a first run that is slow for a reason that nobody names, and against a line a loop."""

@@ -33,6 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return answers
 
 
+@pytest.mark.slow
 def test_this_machine(graphprep_home: Path) -> None:
     """Guards against findings that are no JSON, and against a home that is reported where it is not."""
     document = json.loads(run("doctor", "--json").stdout)

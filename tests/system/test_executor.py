@@ -76,6 +76,12 @@ def executor(request: pytest.FixtureRequest) -> Executor:
     return Threads() if request.param == "threads" else request.getfixturevalue("two_workers")
 
 
+@pytest.fixture
+def executors(two_workers: Executor) -> tuple[Executor, ...]:
+    """Both, for what takes long to make and is compared with one that is made by one thread."""
+    return Threads(most=3), two_workers
+
+
 @pytest.mark.parametrize("count", [0, 1, 20])
 def test_results_come_in_the_order_of_the_pieces(executor: Executor, count: int) -> None:
     """Guards against results in the order in which workers finish."""
@@ -108,11 +114,14 @@ def stores() -> dict[str, GraphStore]:
 
 
 @pytest.mark.slow
-def test_statistics_are_the_same(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+@dask
+def test_statistics_are_the_same(executors: tuple[Executor, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against figures that depend on who looks at the edges."""
     small_ranges(monkeypatch)
     for name, store in stores().items():
-        assert store_summary(store, executor=executor) == store_summary(store), name
+        expected = store_summary(store, executor=Threads(most=1))
+        for executor in executors:
+            assert store_summary(store, executor=executor) == expected, name
 
 
 @pytest.mark.parametrize("num_parts", [3, 70])
@@ -143,13 +152,15 @@ def sums(cache: PartitionCache) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_caches_are_the_same(executor: Executor, tmp_path: Path) -> None:
+@dask
+def test_caches_are_the_same(executors: tuple[Executor, ...], tmp_path: Path) -> None:
     """Guards against a part that a worker writes from other regions, or into another folder."""
     for name, store in stores().items():
-        expected = partitioned(store, tmp_path / f"{name}-expected", None)
-        found = partitioned(store, tmp_path / name, executor)
-        verify_cache(found)
-        assert sums(found) == sums(expected), name
+        expected = sums(partitioned(store, tmp_path / name / "expected", Threads(most=1)))
+        for executor in executors:
+            found = partitioned(store, tmp_path / name / type(executor).__name__, executor)
+            verify_cache(found)
+            assert sums(found) == expected, name
 
 
 def everything_in(store: GraphStore) -> dict[str, bytes]:
@@ -189,31 +200,36 @@ def graphs() -> dict[str, RawGraph]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fits", [True, False])
-def test_stores_are_the_same(executor: Executor, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@dask
+def test_stores_are_the_same(executors: tuple[Executor, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against edges that depend on who sorts and writes them, and on whether they fit in memory."""
     many_files(monkeypatch)
-    expected = {name: make_store(raw, target=tmp_path / "expected" / name) for name, raw in graphs().items()}
-    if not fits:
-        monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
-    made = noted_work(type(executor), monkeypatch)
-    for name, raw in graphs().items():
-        found = make_store(raw, target=tmp_path / "found" / name, executor=executor)
-        found.check()
-        assert everything_in(found) == everything_in(expected[name])
-    assert ("_sorted" in made) == (not fits)
-    assert len(list((tmp_path / "found").iterdir())) == 3  # and nothing beside them
+    made = {type(executor): noted_work(type(executor), monkeypatch) for executor in executors}
+    expected: dict[str, dict[str, bytes]] = {}
+
+    def compare(executor: Executor, folder: Path) -> None:
+        for name, raw in graphs().items():
+            found = make_store(raw, target=folder / name, executor=executor)
+            found.check()
+            assert everything_in(found) == expected.setdefault(name, everything_in(found))
+        assert len(list(folder.iterdir())) == 3  # and nothing beside them
+
+    for executor in (Threads(most=1), executors[1]):
+        compare(executor, tmp_path / f"fits-{type(executor).__name__}")
+        assert "_sorted" not in made[type(executor)]
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
+    for executor in executors:
+        compare(executor, tmp_path / type(executor).__name__)
+        assert "_sorted" in made[type(executor)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fits", [True, False])
+@dask
 def test_files_are_read_the_same(
-    executor: Executor, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executors: tuple[Executor, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guards against ids and edges that depend on who reads a user's files, and on whether they fit in memory."""
     many_files(monkeypatch)
-    if not fits:
-        monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     rng = np.random.default_rng(4)
     src, dst = rng.integers(0, 300, (2, 20_000)) * 7
     text, array, table = tmp_path / "e.txt", tmp_path / "e.npy", tmp_path / "e.parquet"
@@ -225,16 +241,27 @@ def test_files_are_read_the_same(
     monkeypatch.setattr("graphprep.datasets.importing.edges.edge_text.BYTES_A_SECTION", 20_000)
     request = ImportRequest.of_one_type((text, array, table), undirected=True)
     options: dict[str, Any] = {"name": "mine", "replace": False}
-    expected = import_files(request, **options, out=tmp_path / "expected").store
-    made = noted_work(type(executor), monkeypatch)
-    found = import_files(request, **options, out=tmp_path / "found", executor=executor).store
-    assert everything_in(found) == everything_in(expected)
-    assert ("_scan_section" in made) == executor.is_elsewhere
-    assert ("write_section" in made) == (executor.is_elsewhere and not fits)
+    made = {type(executor): noted_work(type(executor), monkeypatch) for executor in executors}
+    expected = everything_in(import_files(request, **options, out=tmp_path / "one", executor=Threads(most=1)).store)
+
+    def compare(executor: Executor, name: str, *, fits: bool) -> None:
+        made[type(executor)].clear()
+        found = import_files(request, **options, out=tmp_path / name, executor=executor).store
+        assert everything_in(found) == expected
+        assert ("_scan_section" in made[type(executor)]) == executor.is_elsewhere
+        assert ("write_section" in made[type(executor)]) == (executor.is_elsewhere and not fits)
+
+    compare(executors[1], "fits", fits=True)
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
+    for executor in executors:
+        compare(executor, type(executor).__name__, fits=False)
 
 
 @pytest.mark.slow
-def test_generated_stores_are_the_same(executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@dask
+def test_generated_stores_are_the_same(
+    executors: tuple[Executor, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Guards against edges that depend on who draws them."""
     many_files(monkeypatch)
     monkeypatch.setattr("graphprep.datasets.generators.chunks.EDGES_AT_A_TIME", 500)
@@ -247,11 +274,13 @@ def test_generated_stores_are_the_same(executor: Executor, tmp_path: Path, monke
     options: dict[str, Any] = {"name": "mine", "replace": False, "memory_limit": None}
     expected = {name: generate_graph(made, **options, out=tmp_path / name).store for name, made in requests.items()}
     monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
-    made = noted_work(type(executor), monkeypatch)
-    for name, request in requests.items():
-        found = generate_graph(request, **options, out=tmp_path / f"{name}-found", executor=executor).store
-        assert everything_in(found) == everything_in(expected[name])
-    assert "write_section" in made
+    for executor in executors:
+        made = noted_work(type(executor), monkeypatch)
+        for name, request in requests.items():
+            target = tmp_path / f"{name}-{type(executor).__name__}"
+            found = generate_graph(request, **options, out=target, executor=executor).store
+            assert everything_in(found) == everything_in(expected[name])
+        assert "write_section" in made
 
 
 def many_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,9 +301,10 @@ def by_passes(store: GraphStore, target: Path, executor: Executor | None, balanc
 
 
 @pytest.mark.slow
+@dask
 @pytest.mark.parametrize("balance", ["rows", "edges"])
 def test_passes_over_files_are_the_same(
-    executor: Executor,
+    executors: tuple[Executor, ...],
     balance: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -282,11 +312,9 @@ def test_passes_over_files_are_the_same(
 ) -> None:
     """Guards against labels, levels, proposals or counts that depend on who makes the passes."""
     many_passes(monkeypatch)
-    made = noted_work(type(executor), monkeypatch)
+    made = {type(executor): noted_work(type(executor), monkeypatch) for executor in executors}
     store = make_store(labelled_graph(np.random.default_rng(8), num_nodes=400, num_edges=3000))
-    one = by_passes(store, tmp_path / "one", None, balance)
-    made.clear()
-    other = by_passes(store, tmp_path / "other", executor, balance)
+    expected = sums(by_passes(store, tmp_path / "one", Threads(most=1), balance))
     rounds = {
         "write_section",
         "_visited",
@@ -297,21 +325,36 @@ def test_passes_over_files_are_the_same(
         "_proposed_by_weight",
         "_ordered",
     }
-    assert rounds | ({"_rows_counted", "_proposed_by_rows"} if balance == "rows" else set()) <= set(made)
-    said = capsys.readouterr().err
-    assert "level 1: refining" in said
-    assert ("counting traffic" in said) == executor.is_elsewhere
-    assert ("_crossing" in made) != executor.is_elsewhere  # whose workers write those edges themselves
-    assert sums(one) == sums(other)
-    assert {path.name for path in tmp_path.iterdir()} == {"one", "other"}
+    rounds |= {"_rows_counted", "_proposed_by_rows"} if balance == "rows" else set()
+    for executor in executors:
+        made[type(executor)].clear()
+        capsys.readouterr()
+        cache = by_passes(store, tmp_path / type(executor).__name__, executor, balance)
+        assert rounds <= set(made[type(executor)])
+        said = capsys.readouterr().err
+        assert "level 1: refining" in said
+        assert ("counting traffic" in said) == executor.is_elsewhere
+        # Workers elsewhere write those edges themselves.
+        assert ("_crossing" in made[type(executor)]) != executor.is_elsewhere
+        assert sums(cache) == expected
+    assert {path.name for path in tmp_path.iterdir()} == {"one", "Threads", "DaskExecutor"}
+
+
+@pytest.fixture(scope="module")
+def mortal_workers() -> Iterator[Executor]:
+    """Two Dask workers to be killed, each of which is soon replaced."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    with open_executor("local:2") as executor:
+        yield executor
 
 
 @pytest.mark.slow
 @dask
 @pytest.mark.soak
-def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_workers_change_nothing(
+    mortal_workers: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Guards against work that is lost, or counted twice, with the worker that did it."""
-    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     small_ranges(monkeypatch)
     monkeypatch.setattr(edge_buckets, "row_ranges", lambda indptr, edges: _many(indptr))
     store = make_store(labelled_graph(np.random.default_rng(2), num_nodes=400, num_edges=3000, weighted=True))
@@ -321,17 +364,16 @@ def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     expected = sums(partitioned(store, tmp_path / "expected", None))
     trials, kills = soak_count(20), 0
     random_ = random.Random(20261128)
-    with open_executor("local:2") as executor:
-        for trial in range(trials):
-            with killing(executor, random_) as killed:
-                assert store_summary(store, executor=executor) == summary
-                found = count_by_ranges(store, assignment, 5, executor)
-                assert np.array_equal(found.rows_PP, traffic.rows_PP)
-                assert np.array_equal(found.edges_PP, traffic.edges_PP)
-                cache = partitioned(store, tmp_path / f"trial-{trial}", executor)
-            verify_cache(cache)
-            assert sums(cache) == expected
-            kills += len(killed)
+    for trial in range(trials):
+        with killing(mortal_workers, random_) as killed:
+            assert store_summary(store, executor=mortal_workers) == summary
+            found = count_by_ranges(store, assignment, 5, mortal_workers)
+            assert np.array_equal(found.rows_PP, traffic.rows_PP)
+            assert np.array_equal(found.edges_PP, traffic.edges_PP)
+            cache = partitioned(store, tmp_path / f"trial-{trial}", mortal_workers)
+        verify_cache(cache)
+        assert sums(cache) == expected
+        kills += len(killed)
     assert kills >= trials // 2
 
 
@@ -368,9 +410,10 @@ def killing(executor: Any, random_: random.Random, *, within: float = 1.0) -> It
 @pytest.mark.slow
 @dask
 @pytest.mark.soak
-def test_killed_workers_change_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_workers_change_no_store(
+    mortal_workers: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Guards against half a range that is taken for whole, and half a file that is left in a store."""
-    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     many_files(monkeypatch)
     raw = labelled_graph(np.random.default_rng(6), num_nodes=600, num_edges=5000, weighted=True)
     monkeypatch.setattr("graphprep.datasets.importing.edges.edge_text.BYTES_A_SECTION", 5000)
@@ -386,56 +429,50 @@ def test_killed_workers_change_no_store(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     trials, kills = soak_count(20), 0
     random_ = random.Random(20261130)
-    with open_executor("local:2") as executor:
-        started = time.monotonic()
-        assert stores("whole", executor) == expected
-        seconds = time.monotonic() - started
-        for trial in range(trials):
-            with killing(executor, random_, within=seconds / 2) as killed:
-                found = stores(f"trial-{trial}", executor)
-            assert found == expected, trial
-            kills += len(killed)
+    started = time.monotonic()
+    assert stores("whole", mortal_workers) == expected
+    seconds = time.monotonic() - started
+    for trial in range(trials):
+        with killing(mortal_workers, random_, within=seconds / 2) as killed:
+            found = stores(f"trial-{trial}", mortal_workers)
+        assert found == expected, trial
+        kills += len(killed)
     assert kills >= trials // 2
 
 
 @pytest.mark.slow
 @dask
 @pytest.mark.soak
-def test_killed_workers_change_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_workers_change_no_part(
+    mortal_workers: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Guards against a pass that takes what a dead worker had begun, or what an earlier round has left."""
-    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     many_passes(monkeypatch)
-    store = make_store(labelled_graph(np.random.default_rng(5), num_nodes=600, num_edges=5000))
+    store = make_store(labelled_graph(np.random.default_rng(5), num_nodes=400, num_edges=3000))
     expected = sums(by_passes(store, tmp_path / "expected", None))
     trials, kills = soak_count(20), 0
     random_ = random.Random(20261129)
-    with open_executor("local:2") as executor:
-        started = time.monotonic()
-        assert sums(by_passes(store, tmp_path / "whole", executor)) == expected
-        seconds = time.monotonic() - started
-        for trial in range(trials):
-            with killing(executor, random_, within=seconds / 2) as killed:
-                cache = by_passes(store, tmp_path / f"trial-{trial}", executor)
-            assert sums(cache) == expected, trial
-            kills += len(killed)
+    started = time.monotonic()
+    assert sums(by_passes(store, tmp_path / "whole", mortal_workers)) == expected
+    seconds = time.monotonic() - started
+    for trial in range(trials):
+        with killing(mortal_workers, random_, within=seconds / 2) as killed:
+            cache = by_passes(store, tmp_path / f"trial-{trial}", mortal_workers)
+        assert sums(cache) == expected, trial
+        kills += len(killed)
     assert kills >= trials // 2
-
-
-@pytest.fixture(scope="module", params=[1, 4])
-def workers(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    """So many Dask workers."""
-    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
-    with open_executor(f"local:{request.param}") as executor:
-        yield executor
 
 
 @pytest.mark.slow
 @dask
-def test_passes_by_any_number_of_workers(workers: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards against parts that depend on how many make the passes over files."""
+def test_passes_by_any_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against parts that depend on how many make the passes over files: three here, two above."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     many_passes(monkeypatch)
     store = make_store(labelled_graph(np.random.default_rng(9), num_nodes=400, num_edges=3000, undirected=True))
-    one, other = by_passes(store, tmp_path / "one", None), by_passes(store, tmp_path / "other", workers)
+    one = by_passes(store, tmp_path / "one", None)
+    with open_executor("local:3") as workers:
+        other = by_passes(store, tmp_path / "other", workers)
     assert np.array_equal(one.assignment("node"), other.assignment("node"))
     assert len(np.unique(one.assignment("node"))) == 3
     assert sums(one) == sums(other)
@@ -532,6 +569,7 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a traceback, or a sentence about the operating system, on a machine that is too busy."""
     distributed = pytest.importorskip("distributed", reason="dask[distributed] is not installed")
@@ -559,6 +597,7 @@ def test_a_full_disk_on_the_way_to_workers(two_workers: Executor) -> None:
         list(two_workers.map(squared, [1], Unpacked(), needed=1))
 
 
+@pytest.mark.slow
 def test_dask_is_imported_only_when_asked_for() -> None:
     """Guards against a dependency that everybody would need: without Dask all works but --dask, which says so."""
     script = """

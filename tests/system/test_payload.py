@@ -81,6 +81,7 @@ def test_large_arrays_go_by_way_of_a_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_file_is_gone_with_its_array(tmp_path: Path) -> None:
     """Guards against a disk that fills with what nobody reads any more, and against one that loses what is read."""
     mapped = in_file(np.arange(1000), tmp_path, stage="test")

@@ -88,6 +88,7 @@ def test_one_that_never_stays_is_given_up(tmp_path: Path) -> None:
     assert len(tries) == retry_replaced.TRIES
 
 
+@pytest.mark.slow
 def test_verify_beside_a_run_that_replaces_the_cache(tmp_path: Path) -> None:
     """Guards against `damaged` in 1 of 15 tries: verify runs while the cache is replaced again and again."""
     store = make_store(labelled_graph(np.random.default_rng(1), 60, 300), target=tmp_path / "g.zarr")

@@ -89,6 +89,7 @@ def test_routes_that_would_be_found_anyway_are_not_written() -> None:
     assert "routes" not in Topology.from_text(LONG).to_long_form()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_fixed_routes_survive_the_long_form(data: st.DataObject) -> None:

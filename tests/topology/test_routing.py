@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ def every_path(num_ranks: int, wires: list[Wire], node: int, goal: int, seen: tu
                     yield (Hop(number, direction), *rest)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(networks())
 def test_routes_are_the_best_of_all_paths(network: tuple[int, int, list[Wire]]) -> None:

@@ -155,12 +155,14 @@ def column_names(dialect: Dialect) -> list[str]:
     if dialect.names is None:
         return [str(number) for number in range(1, dialect.columns + 1)]
     names: list[str] = []
+    taken: set[str] = set()
     for name in [*dialect.names, *[""] * (dialect.columns - len(dialect.names))]:
         again = 1
         fresh = name
-        while fresh in names:
+        while fresh in taken:
             fresh, again = f"{name}.{again}", again + 1
         names.append(fresh)
+        taken.add(fresh)
     return names[: max(dialect.columns, 1)]
 
 

@@ -218,7 +218,8 @@ def read_table(path: Path, options: TableOptions) -> NodeTable:
     else:
         used |= {named(column, "to leave out") for column in options.left_out}
         columns = [name for name in whole.column_names if name not in used]
-    left = [name for name in whole.column_names if name not in columns and name not in used]
+    spoken_for = used | set(columns)
+    left = [name for name in whole.column_names if name not in spoken_for]
     words += [f"columns {_listed(columns)} taken"] if columns else []
     words += [f"columns {_listed(left)} left out"] if left else []
     options.read_as.append(f"{path.name}: {', '.join(words)}")

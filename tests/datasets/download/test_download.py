@@ -140,6 +140,7 @@ def test_first_error_stops_the_others(server: FaultServer, tmp_path: Path) -> No
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("download-")]
 
 
+@pytest.mark.slow
 def test_server_that_never_answers_can_be_left(server: FaultServer, tmp_path: Path) -> None:
     """A server that takes the connection and says nothing, not even a status, must not keep a thread."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -178,6 +178,7 @@ def test_passing_trouble_is_retried(server: FaultServer, tmp_path: Path, status:
     assert fetch(url, tmp_path) == BODY
 
 
+@pytest.mark.slow
 def test_retry_after_is_honoured(server: FaultServer, tmp_path: Path) -> None:
     """A server that asks for a second's pause gets it, or it will ban us."""
     url = server.add("/f", BODY, Fault(status=429, headers={"Retry-After": "1"}))
@@ -419,6 +420,7 @@ def test_interrupt_ends_at_once_and_keeps_what_came(server: FaultServer, tmp_pat
     assert server.asked("/f")[1]["Range"] == "bytes=100000-"
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     faults=st.lists(

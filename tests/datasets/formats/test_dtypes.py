@@ -34,6 +34,7 @@ def imported(tmp_path: Path, *words: str) -> tuple[int, str]:
     return done.exit_code, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["--features", "--labels", "--node-times", "--train"])
 @pytest.mark.parametrize("shape", [(4,), (4, 2), ()])
 def test_every_dtype_and_shape(tmp_path: Path, role: str, shape: tuple[int, ...]) -> None:

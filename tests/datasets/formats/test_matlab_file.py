@@ -91,6 +91,7 @@ def packed_variable(stated_bytes: int, real_bytes: int) -> bytes:
     return whole[:128] + struct.pack("<II", 15, len(packed)) + packed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stated_bytes", [100, 200 << 20])
 def test_packed_variable_that_unfolds(stated_bytes: int) -> None:
     """Guards against a packed variable that is unpacked without limit: 200 kB became 200 MB under any --memory."""

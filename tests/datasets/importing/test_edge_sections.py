@@ -246,6 +246,7 @@ def test_files_that_workers_do_not_reach_are_read_here(
     assert "as a worker could not: e.txt cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @given(sets=st.lists(st.lists(st.one_of(st.integers(0, 300_000), st.integers(0, 1 << 40)), max_size=20), max_size=5))
 @settings(max_examples=30, deadline=None)
 def test_sets_of_ids_join(sets: list[list[int]]) -> None:

@@ -80,6 +80,7 @@ def counts(raw: RawGraph) -> dict[str, int]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "original"),
     [

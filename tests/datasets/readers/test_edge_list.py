@@ -39,6 +39,7 @@ def graph(folder: Path, text: str = "0 1\n1 2\n2 0\n", **options: Any) -> RawGra
     return read_files(ImportRequest.of_one_type((path,), **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "nodes", "edges", "loops", "degree"),
     [
@@ -87,6 +88,7 @@ def test_gaps_are_closed(tmp_path: Path, ids: tuple[int, int, int]) -> None:
     assert edges_of(raw) == [(2, 0), (1, 2)]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2**40) | st.integers(0, 30)), min_size=1, max_size=40)

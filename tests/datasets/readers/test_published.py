@@ -34,6 +34,7 @@ def test_the_graph_is_pyg_s(tmp_path: Path, no_network: None, name: str) -> None
     same(read(name, tmp_path / "ours"), PUBLISHED[name].from_pyg(tmp_path / "theirs")[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

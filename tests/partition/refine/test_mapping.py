@@ -73,6 +73,7 @@ def test_a_chain_of_parts_follows_the_nvlinks() -> None:
     assert types == {"nvlink"}
 
 
+@pytest.mark.slow
 def test_many_ranks_are_never_worse_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a local search that accepts what is worse; here it is compared with the exact one as well."""
     model = LinkModel.of(resolve("dgx-1-v100"))

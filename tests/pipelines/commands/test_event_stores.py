@@ -31,6 +31,7 @@ def stream(run: Run) -> str:
     return "stream"
 
 
+@pytest.mark.slow
 def test_partition_inspect_and_verify(run: Run, stream: str, tmp_path: Path, graphprep_home: Path) -> None:
     """A cache is made once, read whole, and its page shows activity, ranks and snapshots."""
     options = ("--for", "snapshots", "--window", "5d", "--parts", 3)

@@ -310,6 +310,7 @@ def test_header_options(tmp_path: Path) -> None:
     assert edges(imported(tmp_path / "e.txt", "--header")) == [(0, 1)]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(list(KINDS)), place=st.integers(0, 10**6), bit=st.integers(0, 7), cut=st.booleans())
 def test_flipped_bits(tmp_path: Path, name: str, place: int, bit: int, cut: bool) -> None:

@@ -28,6 +28,7 @@ verify: true
 reports: pages
 exports: {npz: arrays}
 """
+WITHOUT_PAGES = SMALL.replace("reports: pages\n", "")
 
 
 def states(report: RunReport) -> dict[str, str]:
@@ -35,14 +36,24 @@ def states(report: RunReport) -> dict[str, str]:
     return {step.stage: step.state for step in report.stages}
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
+def run_once(path: Path, text: str) -> Path:
     """A pipeline that has been run."""
-    path = tmp_path / "p.yaml"
-    path.write_text(SMALL)
+    path.write_text(text)
     report = run_pipeline(path)
     assert set(states(report).values()) == {"done"}, report.failure()
     return path
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """One of every kind of stage."""
+    return run_once(tmp_path / "p.yaml", SMALL)
+
+
+@pytest.fixture
+def smaller(tmp_path: Path) -> Path:
+    """One without pages, which take most of the time."""
+    return run_once(tmp_path / "p.yaml", WITHOUT_PAGES)
 
 
 @pytest.mark.slow
@@ -131,34 +142,35 @@ def test_a_dry_run_foresees_what_a_run_does(small: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_store_that_was_removed_is_made_again_and_its_caches_kept(small: Path) -> None:
+def test_a_store_that_was_removed_is_made_again_and_its_caches_kept(smaller: Path) -> None:
     """Guards against a key of the store that is known only once it is there."""
     shutil.rmtree(home.store_path("blocks"))
-    found = states(run_pipeline(small))
+    found = states(run_pipeline(smaller))
     assert [stage for stage, state in found.items() if state != "up to date"] == ["generate blocks"]
 
 
 @pytest.mark.slow
-def test_other_input_is_said_and_replaced_only_if_told(small: Path) -> None:
+def test_other_input_is_said_and_replaced_only_if_told(smaller: Path) -> None:
     """Guards against results of older input that pass for new ones, and against silent replacement."""
-    small.write_text(SMALL.replace("edges: 900", "edges: 901"))
-    report = run_pipeline(small)
+    smaller.write_text(WITHOUT_PAGES.replace("edges: 900", "edges: 901"))
+    report = run_pipeline(smaller)
     assert report.stages[0].state == "failed"
     assert "was made from other files or options; give --replace" in report.stages[0].why
     assert {step.state for step in report.stages[1:]} == {"left out"}
     assert report.exit_status == 3
-    foreseen = states(run_pipeline(small, dry=True, replace=True))
-    replaced = run_pipeline(small, replace=True)
+    foreseen = states(run_pipeline(smaller, dry=True, replace=True))
+    replaced = run_pipeline(smaller, replace=True)
     assert states(replaced) == {stage: state.replace("to run", "done") for stage, state in foreseen.items()}
     assert set(states(replaced).values()) == {"done"}, replaced.failure()
     assert GraphStore(home.store_path("blocks")).attributes["source"]["options"]["edges"] == 901
-    assert set(states(run_pipeline(small, dry=True)).values()) == {"up to date"}
-    assert set(states(run_pipeline(small, dry=True, replace=True)).values()) == {"to run"}
+    assert set(states(run_pipeline(smaller, dry=True)).values()) == {"up to date"}
+    assert set(states(run_pipeline(smaller, dry=True, replace=True)).values()) == {"to run"}
     before = home.cache_path("blocks", "flat-2").stat().st_ino
-    assert set(states(run_pipeline(small, replace=True)).values()) == {"done"}
+    assert set(states(run_pipeline(smaller, replace=True)).values()) == {"done"}
     assert home.cache_path("blocks", "flat-2").stat().st_ino != before
 
 
+@pytest.mark.slow
 def test_other_options_name_what_differs(small: Path) -> None:
     """Guards against a refusal that leaves the user to guess; the other caches are not concerned."""
     small.write_text(SMALL.replace("effort: none", "effort: none, seed: 5"))
@@ -169,6 +181,7 @@ def test_other_options_name_what_differs(small: Path) -> None:
     assert states(report)["report blocks"] == "up to date"
 
 
+@pytest.mark.slow
 def test_a_page_that_was_edited_is_made_again(small: Path) -> None:
     """Guards against taking a page's existence for its content."""
     page = small.parent / "pages/blocks/flat-2.html"
@@ -179,6 +192,7 @@ def test_a_page_that_was_edited_is_made_again(small: Path) -> None:
     assert len(page.read_text()) == len(before)
 
 
+@pytest.mark.slow
 def test_a_page_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
     """Guards against overwriting a file that no pipeline wrote."""
     path = tmp_path / "p.yaml"
@@ -190,13 +204,14 @@ def test_a_page_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "pages/blocks.html").read_text() == "mine"
 
 
-def test_a_cache_that_was_touched_is_verified_again(small: Path) -> None:
+@pytest.mark.slow
+def test_a_cache_that_was_touched_is_verified_again(smaller: Path) -> None:
     """Guards against a verification that is taken for one of other bytes: a flipped bit is found."""
     file = next(path for path in home.cache_path("blocks", "flat-2").rglob("*/c/0/0") if path.stat().st_size > 8)
     content = bytearray(file.read_bytes())
     content[3] ^= 1
     file.write_bytes(bytes(content))
-    report = run_pipeline(small)
+    report = run_pipeline(smaller)
     assert states(report)["verify blocks/flat-2"] == "failed"
     assert states(report)["verify blocks/flat-3"] == "up to date"
     assert report.exit_status == 6
@@ -206,14 +221,14 @@ def test_a_cache_that_was_touched_is_verified_again(small: Path) -> None:
 def test_a_failing_cell_leaves_the_others_alone(tmp_path: Path) -> None:
     """Guards against a matrix that ends at its first fault, and against one that ends with 0 all the same."""
     path = tmp_path / "p.yaml"
-    path.write_text(SMALL.replace("[2, 3]", "[2, 900, 3]"))
+    path.write_text(SMALL.replace("[2, 3]", "[2, 301, 3]"))
     sentence = refused_with_output(path, 5)
     assert sentence.startswith(
-        "1 of 14 stages failed (partition blocks/flat-900), and 3 that need them were left out; the first says:"
+        "1 of 14 stages failed (partition blocks/flat-301), and 3 that need them were left out; the first says:"
     )
     found = states(run_pipeline(path, dry=True))
-    assert found["partition blocks/flat-900"] == "failed"
-    assert found["export blocks/flat-900 as npz"] == "left out"
+    assert found["partition blocks/flat-301"] == "failed"
+    assert found["export blocks/flat-301 as npz"] == "left out"
     assert found["export blocks/flat-3 as npz"] == "up to date"
 
 
@@ -263,7 +278,8 @@ def test_a_store_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "mine/precious").read_text() == "mine"
 
 
-def test_a_store_that_is_there(small: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_store_that_is_there(smaller: Path, tmp_path: Path) -> None:
     """Guards against a pipeline that can only use stores that it has made."""
     path = tmp_path / "other.yaml"
     path.write_text(f"datasets: {{old: {{store: {home.store_path('blocks')}}}}}\ntopologies: [2]\n")

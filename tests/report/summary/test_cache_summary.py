@@ -49,6 +49,7 @@ def test_one_part_has_no_bottleneck(store: GraphStore, tmp_path: Path) -> None:
     assert [row["at_least"] for row in summary["bounds"]] == [0, 0]
 
 
+@pytest.mark.slow
 def test_components_are_those_of_the_graph(store: GraphStore, cache: PartitionCache, tmp_path: Path) -> None:
     """Guards against columns of a block that are joined to the wrong rows of their owner."""
     number, _ = csgraph.connected_components(store.to_scipy(), directed=False)
@@ -113,6 +114,7 @@ def test_what_if_needs_a_rank_a_part(cache: PartitionCache) -> None:
         what_if(cache, None, 0)
 
 
+@pytest.mark.slow
 def test_metis_in_its_own_order(store: GraphStore, tmp_path: Path) -> None:
     """Guards against a comparison with METIS whose parts were laid on ranks or refined."""
     from graphprep.partition.request import PartitionRequest
@@ -127,6 +129,7 @@ def test_metis_in_its_own_order(store: GraphStore, tmp_path: Path) -> None:
     assert metis["ratio"] == 1.0
 
 
+@pytest.mark.slow
 def test_every_node_is_found_where_it_lies(store: GraphStore, cache: PartitionCache) -> None:
     """Guards against local rows and neighbours that are numbered in another order."""
     matrix = store.csr(HOMOGENEOUS_EDGE)

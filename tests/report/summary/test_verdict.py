@@ -51,6 +51,7 @@ def changed(cache: PartitionCache, **figures: float) -> dict[str, Any]:
     return beside_metis(cache, quality)
 
 
+@pytest.mark.slow
 def test_the_reference_is_the_start_of_metis(store: GraphStore, tmp_path: Path) -> None:
     """Guards against figures of parts that were refined, and against a METIS that is run once more."""
     cache = made(store, tmp_path / "cache", effort="default")
@@ -139,6 +140,7 @@ def test_more_ranks_where_links_cost_nothing(store: GraphStore, tmp_path: Path) 
     ]
 
 
+@pytest.mark.slow
 def test_caches_without_metis_say_so(store: GraphStore, tmp_path: Path) -> None:
     """Guards against a comparison with nothing, and a comparison that --compare-metis does not fill in."""
     cache = made(store, tmp_path / "cache", method="ldg", effort="none")
@@ -156,6 +158,7 @@ def test_caches_without_metis_say_so(store: GraphStore, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_cache_of_an_earlier_version_has_a_step(store: GraphStore, tmp_path: Path) -> None:
     """Guards against old caches that cannot be inspected, and against a step that is not what a new one would say."""
     cache = made(store, tmp_path / "cache", effort="fast")
@@ -174,6 +177,7 @@ def test_a_cache_of_an_earlier_version_has_a_step(store: GraphStore, tmp_path: P
     assert cache_page(summary).index("an earlier version made the cache") < cache_page(summary).index("<h2>")
 
 
+@pytest.mark.slow
 def test_released_caches_have_a_step() -> None:
     """Guards against caches of a released version that inspect, and the page, no longer open."""
     folders = sorted((Path(__file__).parents[2] / "archives").glob("*/*/cache"))
@@ -184,6 +188,7 @@ def test_released_caches_have_a_step() -> None:
         assert summary["beside_metis"]["verdict"][0] in cache_page(summary)
 
 
+@pytest.mark.slow
 def test_results_begin_with_the_comparison(store: GraphStore, graphprep_home: Path) -> None:
     """Guards against a verdict that comes after forty lines, or only where it is asked for."""
     command = ["partition", "graph", "--topology", "2x2", "--effort", "fast"]

@@ -30,6 +30,7 @@ def test_lru_keeps_what_was_used_last() -> None:
     assert fetched == [[0, 1], [2], [], [3], [2], [4, 5, 6, 7], []]
 
 
+@pytest.mark.slow
 @given(batches_of_nodes, st.integers(0, NODES))
 @settings(deadline=None)
 def test_lru_is_as_one_would_write_it(batches: list[NDArray[np.int64]], num_slots: int) -> None:

@@ -167,6 +167,7 @@ def test_time_that_runs_out_still_gives_a_topology() -> None:
                 assert fair_rates(found, [(p, q)])[0] > 0
 
 
+@pytest.mark.slow
 def test_sixty_four_ranks_take_no_time_beside_the_measurements() -> None:
     """Guards against an inference that takes longer than the probe."""
     truth = Topology.from_text(

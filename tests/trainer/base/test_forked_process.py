@@ -64,6 +64,7 @@ def test_it_is_waited_for_and_killed() -> None:
     child.kill()  # another process may have its number by now
 
 
+@pytest.mark.slow
 def test_it_starts_without_what_is_its_parents() -> None:
     """The launcher's handler would pass a rank's signal on to the other ranks; a socket would stay open; and a fork
     whose parent is killed would train on for nobody.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tests.simulated_device.device import NAME
@@ -10,6 +11,7 @@ from tests.simulated_device.waits import recorded
 from trainer.base.to_device import to_device
 
 
+@pytest.mark.slow
 @on_device
 def test_copies_do_not_wait() -> None:
     """A plain copy makes the host wait for all that a GPU has been given to do; on a CPU none is needed."""

@@ -97,6 +97,7 @@ def found(cache: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
     return dict(zip(tasks, among_ranks(WORLD, list(tasks.values())), strict=True))
 
 
+@pytest.mark.slow
 def test_the_error_stays_within_the_budget(found: dict[str, Any]) -> None:
     """Of what receivers compute with, rows and gradients, from the first choice on; and by its own measurements."""
     steady = found["steady"]
@@ -108,10 +109,12 @@ def test_the_error_stays_within_the_budget(found: dict[str, Any]) -> None:
     assert max(found["small"]["square_errors"]) <= 1e-8
 
 
+@pytest.mark.slow
 def test_a_budget_saves_bytes_and_a_larger_one_more(found: dict[str, Any]) -> None:
     assert found["steady"]["bytes"] / EPOCHS < 0.35 * found["small"]["bytes"] / 30
 
 
+@pytest.mark.slow
 def test_every_rank_makes_the_same_choice(found: dict[str, Any]) -> None:
     tables = found["steady"]["tables"]
     assert tables == [tables[0]] * WORLD
@@ -120,6 +123,7 @@ def test_every_rank_makes_the_same_choice(found: dict[str, Any]) -> None:
     assert {row["link_type"] for row in rows} == {"fast", "slow"}
 
 
+@pytest.mark.slow
 def test_slow_links_get_fewer_bits_and_greater_ages(found: dict[str, Any]) -> None:
     rows = json.loads(found["steady"]["tables"][0])
     of_slow, of_others = (
@@ -129,6 +133,7 @@ def test_slow_links_get_fewer_bits_and_greater_ages(found: dict[str, Any]) -> No
     assert sum(of_slow) / len(of_slow) < sum(of_others) / len(of_others)
 
 
+@pytest.mark.slow
 def test_what_is_owed_of_gradients_does_not_grow(found: dict[str, Any]) -> None:
     """The sum of all that was applied is the sum of all gradients, but for a few epochs' errors."""
     owed = found["steady"]["owed"]
@@ -136,15 +141,18 @@ def test_what_is_owed_of_gradients_does_not_grow(found: dict[str, Any]) -> None:
     assert max(owed) < 1.5
 
 
+@pytest.mark.slow
 def test_an_evaluation_is_exact(found: dict[str, Any]) -> None:
     assert found["steady"]["evaluation"]
 
 
+@pytest.mark.slow
 def test_everything_is_sent_exactly_in_the_last_epochs(found: dict[str, Any]) -> None:
     errors = found["steady"]["square_errors"]
     assert max(errors[-SETTLE:]) < 1e-12 < errors[-SETTLE - 1]
 
 
+@pytest.mark.slow
 def test_no_budget_is_exact_bit_for_bit(found: dict[str, Any]) -> None:
     exact, tiny = found["exact"], found["tiny"]
     assert exact.result["error_budget"] is None
@@ -152,6 +160,7 @@ def test_no_budget_is_exact_bit_for_bit(found: dict[str, Any]) -> None:
     assert tiny.result["row_bytes_sent"] == exact.result["row_bytes_sent"]
 
 
+@pytest.mark.slow
 def test_a_run_reports_errors_bits_and_ages(found: dict[str, Any]) -> None:
     run: Run = found["some"]
     of_run, line = run.result["error_budget"], run.epochs[-1]["error_budget"]
@@ -167,6 +176,7 @@ def test_a_run_reports_errors_bits_and_ages(found: dict[str, Any]) -> None:
     assert found["attention"].result["error_budget"]["predicted_error"] <= 0.2
 
 
+@pytest.mark.slow
 def test_a_run_keeps_within_its_bytes(found: dict[str, Any]) -> None:
     """Its first epochs send more, which those after them make up for."""
     run: Run = found["bytes"]
@@ -177,6 +187,7 @@ def test_a_run_keeps_within_its_bytes(found: dict[str, Any]) -> None:
     assert run.losses[-1] < 1.3 * found["exact"].losses[-1]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_measures_again(found: dict[str, Any]) -> None:
     """Copies and choices are not saved: a cycle begins with the first epoch after the resumption."""
     resumed: Run = found["resumed"]

@@ -93,6 +93,7 @@ def with_cache_of_rows(communicator: Communicator, task: Callable[[Communicator]
         return task(communicator)
 
 
+@pytest.mark.slow
 def test_batches_have_the_features_of_their_nodes(tmp_path: Path) -> None:
     """Guards against rows of another node, of another rank or of another batch, with and without kept ones."""
     graph = random_graph(num_nodes=NODES, num_edges=400)
@@ -149,6 +150,7 @@ def ready_before_the_epoch(communicator: Communicator, *, cache: str) -> Any:
     return [waiting, wrong]
 
 
+@pytest.mark.slow
 def test_the_next_epochs_batches_are_fetched_while_the_exact_pass_runs(tmp_path: Path) -> None:
     """Guards against batches that wait for the exact pass with what it does not change, and against its rows of the
     epoch before."""

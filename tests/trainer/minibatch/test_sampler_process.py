@@ -122,6 +122,7 @@ time.sleep(600)
             )
 
 
+@pytest.mark.slow
 def test_what_the_sampler_cannot_do_is_its_own_sentence(cache: str, tmp_path: Path) -> None:
     """Guards against a traceback where a user can mend something."""
     samplers = SamplerProcesses(**arguments(str(tmp_path)), num_processes=1, num_slots=2)

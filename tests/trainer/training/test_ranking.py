@@ -49,6 +49,7 @@ def expected(positive: torch.Tensor, negative: torch.Tensor) -> dict[str, float]
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [1, 3])
 def test_metrics_are_those_of_scikit_learn_and_ogb(world: int) -> None:
     """A tie that counts in full, a rank without edges, or a batch that is left out, is another number."""

@@ -103,6 +103,7 @@ def test_faults_of_edges(tmp_path: Path, old: str, new: str, words: str) -> None
         read(tmp_path, moved=MOVED.replace(old, new))
 
 
+@pytest.mark.slow
 def test_places_are_kept_over_batches(tmp_path: Path) -> None:
     """Guards against row numbers that begin again in each batch or file."""
     pandas = pytest.importorskip("pandas")

@@ -12,6 +12,7 @@ from tests.api.test_graphs import assert_same
 from tests.datasets.importing.columns.bank import FORMATS, KINDS, SCHEMA, tables, written_as
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_stores_of_all_formats_are_equal(tmp_path: Path, seed: int) -> None:
     """Guards against types, missing values, orders or classes that depend on the format of a file."""

@@ -232,6 +232,7 @@ pieces = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.lists(pieces, max_size=30).map("".join), size=st.integers(1, 40))
 def test_same_as_a_plain_reader(tmp_path: Path, text: str, size: int) -> None:

@@ -27,6 +27,7 @@ def measured(communicator: Communicator) -> Metrics:
     return evaluate_links(random_stream(), "test", score_of, communicator, batch=9, negatives=NEGATIVES, seed=1)
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_all_events_together() -> None:
     """Guards against means over batches or ranks, and against ties that count for the event."""
     stream = random_stream()

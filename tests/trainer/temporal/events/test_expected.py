@@ -41,6 +41,7 @@ def request_of(cache: Path, *arguments: object, ranks: int = 2, measure: bool = 
     return {"cache": str(cache), "arguments": words, "ranks": ranks, "available": 10**9, "measure": measure}
 
 
+@pytest.mark.slow
 def test_the_counted_bytes_are_those_that_a_run_sends(cache: Path) -> None:
     """Guards against a plan of other messages than a round and its validation have."""
     divisions = ("2,1,1", "1,2,1", "1,1,2")
@@ -64,6 +65,7 @@ def memory_of(communicator: Communicator) -> int:
     return int(fit._memory.save().nbytes)
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_the_rows_that_a_rank_owns() -> None:
     """Guards against a share of the node memory that no rank has."""
     stream, options = random_stream(), options_of()
