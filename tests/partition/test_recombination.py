@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -82,3 +85,23 @@ def test_annealing_that_loses_a_good_start_is_made_good(monkeypatch: pytest.Monk
     monkeypatch.setitem(refine.OBJECTIVES, "total", refine.Objective(steps=(0,), row_weight=0.0, heat=1e6))
     [found] = Recombination.of(task).run([way])
     assert found.rank("total") <= way.rank("total")
+
+
+def test_only_annealing_is_a_reason_to_refine_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a second run that gives the parts of the first, since nothing was annealed in it."""
+    runs = []
+    run = refine.Refinement.run
+
+    def counted(self: refine.Refinement, *arguments: Any, **named: Any) -> Any:
+        runs.append(self)
+        return run(self, *arguments, **named)
+
+    monkeypatch.setattr(refine.Refinement, "run", counted)
+    monkeypatch.setattr(Recombination, "_is_worse", lambda *_: True)
+    task, ways = starts("default", 1)
+    Recombination.of(task).run(ways)
+    assert [one.has_annealed for one in runs] == [True, False]
+    runs.clear()
+    monkeypatch.setitem(refine.EFFORTS, "default", replace(refine.EFFORTS["default"], annealed_pins=0))
+    Recombination.of(task).run(ways)
+    assert [one.has_annealed for one in runs] == [False]

@@ -15,7 +15,7 @@ from graphprep.core import csr
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeChunk
 from graphprep.partition.constraints import node_loads
 from graphprep.partition.methods.base import NodeLoad
-from graphprep.partition.refine import refine
+from graphprep.partition.refine import refine, refine_kernels
 from graphprep.partition.refine.hypergraph import edge_nets, row_nets
 from graphprep.partition.refine.legs import links_of
 from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement, weights_and_limits
@@ -176,6 +176,58 @@ def test_each_objective_improves_on_the_result_of_the_other(balance: str) -> Non
     assert two_D.sum() < one_D.sum()
     _, three_D = result(two_N, "slowest")
     assert three_D.max() < two_D.max()
+
+
+def test_neighbours_whose_gains_rise_are_visited_again() -> None:
+    """Guards against moves that are never found, and against visits to all neighbours of whatever moves.
+
+    With the sum of all links prices are constant. Neighbours in a bipartite graph share no net with the node, so that
+    nothing but its own nets and theirs changes their gains.
+    """
+    rng, topology = np.random.default_rng(7), Topology.flat(4)
+    num_nodes, woken, neighbours = 60, 0, 0
+    for _ in range(60):
+        left, right = rng.integers(0, 30, 250), rng.integers(30, 60, 250)
+        matrix = csr.undirected_simple(csr_of(EdgeChunk(left, right), num_nodes))
+        refinement = Refinement(
+            links_of(LinkModel.of(topology), 1024),
+            np.full((4, 1), 1e9),
+            effort=EFFORTS["fast"],
+            objective=OBJECTIVES["total"],
+            seed=0,
+        )
+        part_N = rng.integers(0, 4, num_nodes).astype(np.int32)
+        state = refinement._state(row_nets(matrix, matrix), part_N, np.ones((num_nodes, 1)))
+        refinement._rescale(0)
+        before, after, everyone = np.empty(num_nodes), np.empty(num_nodes), np.arange(num_nodes)
+        node = int(rng.integers(num_nodes))
+        source, target = int(part_N[node]), int(part_N[node] + 1) % 4
+        is_active = np.zeros(num_nodes, np.bool_)
+        refine_kernels.move_gains(everyone, state, before, False)
+        refine_kernels.move(node, target, state)
+        refine_kernels._wake(node, source, target, state.pins, state.part_X, is_active)
+        refine_kernels.move_gains(everyone, state, after, False)
+        is_neighbour = np.isin(everyone, matrix.indices[matrix.indptr[node] : matrix.indptr[node + 1]])
+        assert is_active[is_neighbour & (after > before + 1e-9)].all()
+        assert is_neighbour[is_active].all()
+        woken, neighbours = woken + is_active.sum(), neighbours + is_neighbour.sum()
+    assert 0 < woken < 0.8 * neighbours
+
+
+def test_a_level_without_moves_is_left_after_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against visits to all nodes of levels on which nothing is to be gained."""
+    node_N = np.arange(32 * 32 * 16)
+    steps = [node_N[node_N % (stride * side) < stride * (side - 1)] for stride, side in ((1, 32), (32, 32), (1024, 16))]
+    src = np.concatenate(steps)
+    dst = np.concatenate([nodes + stride for nodes, stride in zip(steps, (1, 32, 1024), strict=True)])
+    mesh = csr_of(EdgeChunk(np.concatenate([src, dst]), np.concatenate([dst, src])), len(node_N))
+    slabs = (node_N // 4096).astype(np.int32)
+    settled, _ = refined(mesh, slabs, Topology.flat(4), effort="fast", minimise="total")
+    same, sampled = refined(mesh, settled, Topology.flat(4), effort="fast", minimise="total")
+    assert np.count_nonzero(same != settled) < 100
+    monkeypatch.setattr(refine, "SAMPLE", 1.0)
+    _, whole = refined(mesh, settled, Topology.flat(4), effort="fast", minimise="total")
+    assert 0 < sampled.visits < 0.7 * whole.visits
 
 
 def test_a_seed_gives_the_same_parts() -> None:
