@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.partition.refine.hypergraph import Hypergraph, Incidence
+from graphprep.partition.refine.hypergraph import Hypergraph
 
 VISIT_BLOCK = 64
 """nodes that are visited in order of their numbers; blocks of them come in random order"""
@@ -54,9 +54,6 @@ def cluster(
         seed: of the order of visits.
     """
     order_X = shuffled_blocks(np.arange(nets.num_nodes, dtype=np.int32), np.random.default_rng(seed))
-    incidence = nets.incidence()
-    if nets.is_mirrored:  # the nets that a node is in are those of its own pins, and are rated with these
-        incidence = Incidence(np.zeros_like(nets.pin_ptr), nets.pins[:0])
     coarse_X, count = _cluster(
         order_X,
         nets.is_mirrored,
@@ -65,7 +62,7 @@ def cluster(
         nets.weight_M,
         nets.pin_ptr,
         nets.pins,
-        *incidence,
+        *nets.incidence(),
         part_X,
         weight_XC,
         most_C,
@@ -100,7 +97,10 @@ def _cluster(
         if size[label[node]] > 1:
             continue
         count = 0
-        for net in range(first[node], first[node + 1]):
+        own_share = 0.0  # of the node's one net where its pins are the roots of the nets that the node is in
+        if is_mirrored and 0 < pin_ptr[node + 1] - pin_ptr[node] <= HUB_PINS:
+            own_share = 1.0 / (pin_ptr[node + 1] - pin_ptr[node])
+        for net in range(first[node], first[node] if is_mirrored else first[node + 1]):
             pins_here = pin_ptr[net + 1] - pin_ptr[net]
             if pins_here == 0 or pins_here > HUB_PINS:
                 continue
@@ -112,8 +112,6 @@ def _cluster(
                         touched[count] = at
                         count += 1
                     rating[at] += share
-                    if is_mirrored:
-                        rating[at] += 1.0 / (pin_ptr[pins[i] + 1] - pin_ptr[pins[i]])
         for i in range(inc_ptr[node], inc_ptr[node + 1]):
             net = inc[i]
             if part[root[net]] == part[node]:
@@ -121,7 +119,7 @@ def _cluster(
                 if rating[at] == 0.0:
                     touched[count] = at
                     count += 1
-                rating[at] += weight[net] / (pin_ptr[net + 1] - pin_ptr[net])
+                rating[at] += weight[net] / (pin_ptr[net + 1] - pin_ptr[net]) + own_share
         best, best_rating = -1, 0.0
         for k in range(count):
             at = touched[k]
