@@ -81,7 +81,8 @@ def count_pins(pins: Pins, part_X: NDArray[np.int32], links: Links, threads: Exe
         kernels.fill_slots(pins, part_X, own, *ends)
         return own.rows_PL
 
-    counted = each(count, _ranges(len(pins.root_M), LEAST_NETS), threads)
+    # No piece is smaller than its own counts, which then take no more memory than the nets.
+    counted = each(count, _ranges(len(pins.root_M), max(LEAST_NETS, links.rows_PL.size)), threads)
     kernels.set_rows(links, sum(counted, np.zeros_like(links.rows_PL)))
 
 
