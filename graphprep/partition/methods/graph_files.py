@@ -77,7 +77,7 @@ def _lines(graph: Csr, edge_weights: NDArray[np.int64] | None, *, with_self: boo
 
 @njit(cache=True)
 def _write_rows(indptr: Any, indices: Any, weights: Any, row: int, end: int, with_self: bool, text: Any) -> int:
-    place = 0
+    place = np.int64(0)
     for node in range(row, end):
         if with_self:
             place = _write_number(node + 1, text, place)
