@@ -120,7 +120,8 @@ def propose_by_weight(
             to_P[part] += data[e] if len(data) else 1.0
         leaves = exceeds_limit(limits, node, source)
         if leaves or touched > 1 or (touched == 1 and touched_P[0] != source):
-            best, best_gain = np.int64(-1), -np.inf
+            best: Any = np.int64(-1)
+            best_gain = -np.inf
             for easing in range(2 if leaves else 1):
                 for k in range(num_parts if leaves else touched):
                     target = k if leaves else touched_P[k]
@@ -272,7 +273,8 @@ def propose_by_rows(
                 near_P[near] = part
                 near += 1
             got_P[part] += 1.0
-        best, best_gain = np.int64(-1), -np.inf
+        best: Any = np.int64(-1)
+        best_gain = -np.inf
         if leaves or near > 1 or (near == 1 and near_P[0] != source):
             base = 0.0
             for e in range(indptr[node], indptr[node + 1]):
