@@ -8,6 +8,12 @@ TORCH ?= torch==2.13.0
 DEMO_HOME ?= $(CURDIR)/.demo
 WORKERS ?= 2
 
+# Without --no-compile pip compiles every module of every package, most of which are never imported. Python compiles a
+# module when it is first imported, and keeps it unless this variable is set: then every process would compile it again.
+PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
+INSTALL = $(BIN)/pip install $(PIP_OPTIONS) "$(TORCH)"
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test fast notebook docs soak lint format clean
 
 demo: $(VENV)/.ready
@@ -44,22 +50,30 @@ format: $(VENV)/.ready-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The pip that comes with Python 3.11 takes twice as long.
 $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install $(PIP_OPTIONS) --upgrade pip || echo "pip cannot be upgraded; installation takes longer" >&2
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.python pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)"
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	$(INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.ready-test: $(VENV)/.ready
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[test,lint]"
-	@touch $@
+$(VENV)/.ready-test: $(VENV)/.python pyproject.toml
+	$(INSTALL) --editable ".[lint,test]"
+	@touch $(VENV)/.ready $@
 
-$(VENV)/.ready-docs: $(VENV)/.ready
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[docs]"
-	@touch $@
+$(VENV)/.ready-docs: $(VENV)/.python pyproject.toml
+	$(INSTALL) --editable ".[docs]"
+	@touch $(VENV)/.ready $@
+
+# All that .ci/run needs, in one go, since each call of pip looks up everything again.
+$(VENV)/.ready-all: $(VENV)/.python pyproject.toml
+	$(INSTALL) --editable ".[docs,kaminpar,lint,mtkahypar,test,triton]" || { \
+	    echo "not all could be installed; trying without Mt-KaHyPar and KaMinPar, whose tests are then skipped" >&2; \
+	    $(INSTALL) --editable ".[docs,lint,test,triton]"; }
+	@touch $(VENV)/.ready $(VENV)/.ready-test $(VENV)/.ready-docs $@
 
 clean:
 	rm -rf .demo site .pytest_cache .mypy_cache .ruff_cache

@@ -18,10 +18,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import NDArray
 
 from graphprep.core import csr_kernels as kernels
+from graphprep.core.over_rows import over_rows, threads_for
+from graphprep.core.read_only import read_only
 from graphprep.core.types import Csr, EdgeChunk, Ids, Treatment
 from graphprep.errors import DatasetError
 
@@ -31,8 +32,6 @@ MOST_BUCKETS = 1 << 12
 MOST_ROW_BITS = 16
 """A bucket has at most 2^16 rows, whose counters stay within that cache as well."""
 SMALL_RECORD_BITS = 32
-EDGES_A_THREAD = 1 << 18
-"""Fewer are scattered sooner than a thread is started."""
 INT32_LIMIT = 2**31
 NUMBERS_AT_A_TIME = 1 << 22
 """of an array that is looked through"""
@@ -223,7 +222,7 @@ def scatter(
         DatasetError: an id is negative or beyond the count of its nodes.
     """
     num_edges = sum(len(chunk.src) for chunk in chunks)
-    threads = min(get_num_threads(), max(1, num_edges // EDGES_A_THREAD))
+    threads = threads_for(num_edges)
     runs_T = _shared_out(chunks, num_edges, threads)
     chunks.clear()
     counts_TB = np.zeros((threads, bucket_count(num_rows, row_bits)), np.int64)
@@ -333,7 +332,10 @@ def sort_records(
         len(records.record), np.int64 if rules.undirected else index_dtype(num_sources)
     )
     payloads = np.empty_like(records.payload)
-    kernels.sort_buckets(
+    over_rows(
+        kernels.sort_buckets,
+        len(records.starts) - 1,
+        len(records.record),
         records.starts,
         records.record,
         records.payload,
@@ -344,8 +346,11 @@ def sort_records(
         payloads,
     )
     base = first_row if rules.square else -1
-    new_indptr = np.empty_like(indptr)
-    owned, reverses, found_loops, found_duplicates = kernels.treat_count(
+    new_indptr = np.zeros_like(indptr)
+    found = over_rows(
+        kernels.treat_count,
+        num_rows,
+        len(keys),
         indptr,
         keys,
         payloads,
@@ -354,8 +359,10 @@ def sort_records(
         base,
         rules.duplicates,
         rules.loops,
-        new_indptr,
+        new_indptr[1:],
     )
+    owned, reverses, found_loops, found_duplicates = (sum(column) for column in zip(*found, strict=True))
+    np.cumsum(new_indptr, out=new_indptr)
     num_edges = int(new_indptr[-1])
     dropped = int(found_loops) if rules.loops == kernels.DROP else 0
     removed = int(found_duplicates) if rules.duplicates != kernels.KEEP else 0
@@ -381,7 +388,10 @@ def sort_records(
         data = np.empty(num_edges, np.float32) if summed or weight is not None else None
         may_be_odd = weight is not None and (rules.undirected or removed > 0)
         odd = np.full(num_rows if may_be_odd else 0, -1, index_dtype(num_sources))
-        rounded = kernels.treat_write(
+        rounded = over_rows(
+            kernels.treat_write,
+            num_rows,
+            len(keys),
             indptr,
             keys,
             payloads,
@@ -397,11 +407,11 @@ def sort_records(
             _or_empty(data),
             odd,
         )
-        if weight is not None and len(found := np.flatnonzero(odd >= 0)):
-            row = int(found[0])
+        if weight is not None and len(odd_rows := np.flatnonzero(odd >= 0)):
+            row = int(odd_rows[0])
             edge = slice(int(indptr[row]), int(indptr[row + 1]))
             raise _two_weights(name, int(odd[row]), first_row + row, keys[edge], weight[payloads[edge]], rules)
-        counts = replace(counts, sums_rounded=int(rounded))
+        counts = replace(counts, sums_rounded=int(sum(rounded)))
         if weight is None and data is not None and bool((data == 1).all()):
             data = None
     edge_number = origins.astype(np.int64) if numbered else None
@@ -457,7 +467,7 @@ def is_symmetric(csr: Csr) -> bool:
 
 def is_simple(csr: Csr) -> bool:
     """Whether a square matrix has neither self-loops nor an edge twice."""
-    return bool(kernels.is_simple(csr.indptr, csr.indices))
+    return not sum(over_rows(kernels.count_faults, csr.num_rows, csr.num_edges, csr.indptr, csr.indices))
 
 
 def direction_fingerprint(csr: Csr, *, first_row: int) -> int:
@@ -465,12 +475,23 @@ def direction_fingerprint(csr: Csr, *, first_row: int) -> int:
 
     Those of row ranges, whose first rows are `first_row`, add up to that of the whole.
     """
-    return int(kernels.direction_fingerprint(csr.indptr, csr.indices, _bits(csr.data), first_row))
+    found = over_rows(
+        kernels.direction_fingerprint,
+        csr.num_rows,
+        csr.num_edges,
+        csr.indptr,
+        csr.indices,
+        _bits(csr.data),
+        first_row,
+    )
+    return sum(map(int, found)) % 2**64
 
 
 def edges_fingerprint(chunk: EdgeChunk) -> int:
     """The same of edges in any order; those of several chunks add up."""
-    return int(kernels.edges_fingerprint(chunk.src, chunk.dst, _bits(chunk.weight)))
+    num_edges = len(chunk.src)
+    found = over_rows(kernels.edges_fingerprint, num_edges, num_edges, chunk.src, chunk.dst, _bits(chunk.weight))
+    return sum(map(int, found)) % 2**64
 
 
 def _bits(weight: NDArray[np.float32] | None) -> NDArray[np.uint32]:
@@ -490,7 +511,13 @@ def undirected_simple(csr: Csr) -> Csr:
     mirrored = plain if is_symmetric(plain) else transpose(plain)
     if mirrored is plain and is_simple(plain):
         return plain
-    indptr, indices, data = kernels.merge_rows(csr.indptr, csr.indices, mirrored.indptr, mirrored.indices)
+    both = (csr.indptr, csr.indices, mirrored.indptr, mirrored.indices)
+    num_entries = csr.num_edges + mirrored.num_edges
+    indptr = np.zeros(csr.num_rows + 1, np.int64)
+    over_rows(kernels.merged_lengths, csr.num_rows, num_entries, *both, indptr[1:])
+    np.cumsum(indptr, out=indptr)
+    indices, data = np.empty(indptr[-1], csr.indices.dtype), np.empty(indptr[-1], np.float32)
+    over_rows(kernels.merge_rows, csr.num_rows, num_entries, *both, indptr, indices, data)
     return Csr(indptr=indptr, indices=indices, data=data, num_sources=csr.num_sources)
 
 
@@ -501,15 +528,16 @@ def count_self_loops(csr: Csr) -> int:
 
 def self_loops_of_rows(csr: Csr, *, first_row: int) -> int:
     """The same for a range of rows of a square matrix, of which `first_row` is the first."""
-    return int(kernels.count_self_loops(csr.indptr, csr.indices, first_row))
+    return sum(over_rows(kernels.count_self_loops, csr.num_rows, csr.num_edges, csr.indptr, csr.indices, first_row))
 
 
 def weighted_in_degree(csr: Csr) -> NDArray[np.float32]:
     """Sum of the weights of each row, added in float64; float32 [N_dst]."""
     if csr.data is None:
         return np.diff(csr.indptr).astype(np.float32)
-    sums: NDArray[np.float32] = kernels.row_sums(csr.indptr, csr.data)
-    return sums
+    sums_N = np.empty(csr.num_rows, np.float32)
+    over_rows(kernels.row_sums, csr.num_rows, csr.num_edges, csr.indptr, csr.data, sums_N)
+    return sums_N
 
 
 def are_below(numbers: NDArray[np.integer], end: int) -> bool:
@@ -540,7 +568,7 @@ def fault(csr: Csr) -> str | None:
     """What makes this CSR invalid, in words, or None: offsets, column range, column order."""
     if (problem := range_fault(csr)) is not None:
         return problem
-    row = int(kernels.first_bad_row(csr.indptr, csr.indices, csr.num_sources))
+    row = int(kernels.first_bad_row(read_only(csr.indptr), read_only(csr.indices), csr.num_sources))
     if row < 0:
         return None
     return f"columns of row {row} do not ascend"
@@ -548,7 +576,7 @@ def fault(csr: Csr) -> str | None:
 
 def sort_rows(indptr: NDArray[np.integer], keys: NDArray[np.integer], payloads: NDArray[np.generic]) -> None:
     """Sort each row by key in place, its payloads (if there are any) with it; equal keys keep their order."""
-    kernels.sort_rows(indptr, keys, payloads)
+    over_rows(kernels.sort_rows, len(indptr) - 1, len(keys), indptr, keys, payloads)
 
 
 def _or_empty(data: NDArray[np.float32] | None) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ Letters: E edges, R records, B buckets, T threads.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from graphprep.core.merge_sort import sort_stably
 
@@ -72,26 +72,25 @@ def scatter_edges(src_E, dst_E, first, place_B, shift, key_bits, with_reverses, 
                 payload_R[at] = first + e
 
 
-@njit(cache=True, parallel=True)
-def scatter_records(given_R, shift, key_bits, num_buckets, threads, record_R, payload_R):  # type: ignore[no-untyped-def]
-    """Records of a range, scattered into its buckets by row >> shift in their order; returns bucket starts."""
-    num_records = len(given_R)
-    place_TB = np.zeros((threads, num_buckets), np.int64)
-    for t in prange(threads):
-        for r in range(num_records * t // threads, num_records * (t + 1) // threads):
-            place_TB[t, given_R[r] >> key_bits >> shift] += 1
-    starts = starts_of(place_TB)
+@njit(cache=True, nogil=True)
+def count_records(given_R, shift, key_bits, counts_B):  # type: ignore[no-untyped-def]
+    """Add records to the counts by bucket, row >> shift."""
+    for r in range(len(given_R)):
+        counts_B[given_R[r] >> key_bits >> shift] += 1
+
+
+@njit(cache=True, nogil=True)
+def scatter_records(given_R, first, place_B, shift, key_bits, record_R, payload_R):  # type: ignore[no-untyped-def]
+    """Records of a range, numbered from `first`, each go to the next place of row >> shift, in their order."""
     mask = (np.int64(1) << (shift + key_bits)) - 1
     has_payload = len(payload_R) > 0
-    for t in prange(threads):
-        for r in range(num_records * t // threads, num_records * (t + 1) // threads):
-            bucket = given_R[r] >> key_bits >> shift
-            at = place_TB[t, bucket]
-            place_TB[t, bucket] = at + 1
-            record_R[at] = given_R[r] & mask
-            if has_payload:
-                payload_R[at] = r
-    return starts
+    for r in range(len(given_R)):
+        bucket = given_R[r] >> key_bits >> shift
+        at = place_B[bucket]
+        place_B[bucket] = at + 1
+        record_R[at] = given_R[r] & mask
+        if has_payload:
+            payload_R[at] = first + r
 
 
 @njit(cache=True)
@@ -113,9 +112,9 @@ def _digit_pass(records_in, records_out, payload_in, payload_out, low, count):  
             payload_out[at] = payload_in[r]
 
 
-@njit(cache=True, parallel=True)
-def sort_buckets(starts, record_R, payload_R, shift, key_bits, indptr, keys, payloads):  # type: ignore[no-untyped-def]
-    """Sort each bucket by row and key, stably; fills indptr [N + 1] (whose first entry is 0), keys and payloads.
+@njit(cache=True, nogil=True)
+def sort_buckets(first_bucket, end_bucket, starts, record_R, payload_R, shift, key_bits, indptr, keys, payloads):  # type: ignore[no-untyped-def]
+    """Sort each bucket of a range by row and key, stably; fills indptr [N + 1] (from 1 on), keys and payloads.
 
     A least-significant-digit radix sort of the keys, then a counting sort by row that writes the result: all of it
     within the cache, as a bucket is small. `record_R` and `payload_R` are used up.
@@ -123,7 +122,7 @@ def sort_buckets(starts, record_R, payload_R, shift, key_bits, indptr, keys, pay
     num_rows = len(indptr) - 1
     has_payload = len(payload_R) > 0
     key_mask = (np.int64(1) << key_bits) - 1
-    for bucket in prange(len(starts) - 1):
+    for bucket in range(first_bucket, end_bucket):
         begin, end = starts[bucket], starts[bucket + 1]
         count = end - begin
         first = bucket << shift
@@ -153,11 +152,11 @@ def sort_buckets(starts, record_R, payload_R, shift, key_bits, indptr, keys, pay
                 payloads[at] = payload_in[r]
 
 
-@njit(cache=True, parallel=True)
-def sort_rows(indptr, keys, payloads):  # type: ignore[no-untyped-def]
-    """Sort each row in place, its payload with it unless there is none; equal keys keep their order."""
+@njit(cache=True, nogil=True)
+def sort_rows(begin_row, end_row, indptr, keys, payloads):  # type: ignore[no-untyped-def]
+    """Sort each row of a range in place, its payload with it unless there is none; equal keys keep their order."""
     has_payload = len(payloads) > 0
-    for row in prange(len(indptr) - 1):
+    for row in range(begin_row, end_row):
         start, stop = indptr[row], indptr[row + 1]
         sort_stably(keys[start:stop], payloads[start:stop] if has_payload else payloads)
 
@@ -333,9 +332,11 @@ def _count_row(row, start, stop, keys, duplicates, loops):  # type: ignore[no-un
     return edges, stop - start, 0, looped, doubled
 
 
-@njit(cache=True, parallel=True)
-def treat_count(indptr, keys, payloads, columns, tagged, first_row, duplicates, loops, new_indptr):  # type: ignore[no-untyped-def]
-    """First pass: fills new_indptr [N + 1]; returns (own edges, reverses added, self-loops, duplicates found).
+@njit(cache=True, nogil=True)
+def treat_count(  # type: ignore[no-untyped-def]
+    begin_row, end_row, indptr, keys, payloads, columns, tagged, first_row, duplicates, loops, length_N
+):
+    """First pass, of a range of rows: fills length_N; returns (own edges, reverses added, loops, duplicates found).
 
     `first_row` is the global number of row 0, or negative where there are no self-loops. `payloads` and `columns` are
     not used: they have the types that `treat_write` gets, so that both passes share one compiled `_treat_row`.
@@ -347,7 +348,7 @@ def treat_count(indptr, keys, payloads, columns, tagged, first_row, duplicates, 
         np.bool_(False),
     )
     owned = reverses = found_loops = found_duplicates = 0
-    for row in prange(len(indptr) - 1):
+    for row in range(begin_row, end_row):
         own = first_row + row if first_row >= 0 else np.int64(-1)
         start, stop = indptr[row], indptr[row + 1]
         if tagged:
@@ -369,19 +370,18 @@ def treat_count(indptr, keys, payloads, columns, tagged, first_row, duplicates, 
             )
         else:
             edges, mine, more, looped, doubled = _count_row(own, start, stop, keys, duplicates, loops)
-        new_indptr[row + 1] = edges
+        length_N[row] = edges
         owned += mine
         reverses += more
         found_loops += looped
         found_duplicates += doubled
-    new_indptr[0] = 0
-    for row in range(len(indptr) - 1):
-        new_indptr[row + 1] += new_indptr[row]
     return owned, reverses, found_loops, found_duplicates
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, nogil=True)
 def treat_write(  # type: ignore[no-untyped-def]
+    begin_row,
+    end_row,
     indptr,
     keys,
     payloads,
@@ -397,13 +397,13 @@ def treat_write(  # type: ignore[no-untyped-def]
     data,
     odd_N,
 ):
-    """Second pass: fills columns [E'], origins [E'] (payloads, -1 for an added loop) and data [E'], where not empty.
+    """Second pass, of a range of rows: fills columns [E'], origins [E'] and data [E'], where not empty.
 
-    `odd_N` gets the first column of each row whose edge has no one weight, where it is not empty; returns how many sums
-    are whole numbers and were rounded. `payloads` are used up.
+    Origins are payloads, -1 for an added loop. `odd_N` gets the first column of each row whose edge has no one weight,
+    where it is not empty; returns how many sums are whole numbers and were rounded. `payloads` are used up.
     """
     rounded = 0
-    for row in prange(len(indptr) - 1):
+    for row in range(begin_row, end_row):
         own = first_row + row if first_row >= 0 else np.int64(-1)
         if not tagged and loops != ADD and new_indptr[row + 1] - new_indptr[row] == indptr[row + 1] - indptr[row]:
             move = new_indptr[row] - indptr[row]
@@ -481,46 +481,41 @@ def _merge_row(row, indptr_a, indices_a, indptr_b, indices_b, out, counts, at): 
     return at
 
 
-@njit(cache=True, parallel=True)
-def merge_rows(indptr_a, indices_a, indptr_b, indices_b):  # type: ignore[no-untyped-def]
-    """Row-wise union of A and B without the diagonal; data counts the edges behind each."""
-    num_rows = len(indptr_a) - 1
-    indptr = np.zeros(num_rows + 1, np.int64)
-    none = np.zeros(0, indices_a.dtype)
-    no_counts = np.zeros(0, np.float32)
-    for row in prange(num_rows):
-        indptr[row + 1] = _merge_row(row, indptr_a, indices_a, indptr_b, indices_b, none, no_counts, 0)
-    for row in range(num_rows):
-        indptr[row + 1] += indptr[row]
-    indices = np.empty(indptr[num_rows], indices_a.dtype)
-    counts = np.empty(indptr[num_rows], np.float32)
-    for row in prange(num_rows):
+@njit(cache=True, nogil=True)
+def merged_lengths(begin_row, end_row, indptr_a, indices_a, indptr_b, indices_b, length_N):  # type: ignore[no-untyped-def]
+    """How many columns `merge_rows` finds in each row of a range."""
+    none, no_counts = np.zeros(0, indices_a.dtype), np.zeros(0, np.float32)
+    for row in range(begin_row, end_row):
+        length_N[row] = _merge_row(row, indptr_a, indices_a, indptr_b, indices_b, none, no_counts, np.int64(0))
+
+
+@njit(cache=True, nogil=True)
+def merge_rows(begin_row, end_row, indptr_a, indices_a, indptr_b, indices_b, indptr, indices, counts):  # type: ignore[no-untyped-def]
+    """Union of A and B without the diagonal, of a range of rows; `counts` are the edges behind each."""
+    for row in range(begin_row, end_row):
         if indptr[row + 1] > indptr[row]:
             _merge_row(row, indptr_a, indices_a, indptr_b, indices_b, indices, counts, indptr[row])
-    return indptr, indices, counts
 
 
-@njit(cache=True, parallel=True)
-def is_simple(indptr, indices):  # type: ignore[no-untyped-def]
-    """Whether no column is its row or occurs twice in it; columns ascend."""
+@njit(cache=True, nogil=True)
+def count_faults(begin_row, end_row, indptr, indices):  # type: ignore[no-untyped-def]
+    """Columns of a range of rows that are their row or occur twice in it; columns ascend."""
     faults = 0
-    for row in prange(len(indptr) - 1):
+    for row in range(begin_row, end_row):
         for e in range(indptr[row], indptr[row + 1]):
             if indices[e] == row or (e > indptr[row] and indices[e] == indices[e - 1]):
                 faults += 1
-    return faults == 0
+    return faults
 
 
-@njit(cache=True, parallel=True)
-def row_sums(indptr, data):  # type: ignore[no-untyped-def]
-    """float32 [N], added in float64."""
-    sums = np.empty(len(indptr) - 1, np.float32)
-    for row in prange(len(sums)):
+@njit(cache=True, nogil=True)
+def row_sums(begin_row, end_row, indptr, data, sums_N):  # type: ignore[no-untyped-def]
+    """Sums of a range of rows, float32, added in float64."""
+    for row in range(begin_row, end_row):
         total = 0.0
         for e in range(indptr[row], indptr[row + 1]):
             total += data[e]
-        sums[row] = total
-    return sums
+        sums_N[row] = total
 
 
 @njit(cache=True, nogil=True)
@@ -535,11 +530,11 @@ def lacks_loop(indptr, indices):  # type: ignore[no-untyped-def]
     return lacks_n
 
 
-@njit(cache=True, parallel=True)
-def count_self_loops(indptr, indices, first_row):  # type: ignore[no-untyped-def]
-    """Edges whose column is their row, counted from `first_row`."""
+@njit(cache=True, nogil=True)
+def count_self_loops(begin_row, end_row, indptr, indices, first_row):  # type: ignore[no-untyped-def]
+    """Edges of a range of rows whose column is their row, counted from `first_row`."""
     total = 0
-    for row in prange(len(indptr) - 1):
+    for row in range(begin_row, end_row):
         for e in range(indptr[row], indptr[row + 1]):
             if indices[e] == first_row + row:
                 total += 1
@@ -564,29 +559,28 @@ def mixed(a, b):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def _one_way(src, dst, bits):  # type: ignore[no-untyped-def]
     """hash(src, dst, weight) - hash(dst, src, weight), modulo 2^64."""
-    return mixed(mixed(src, dst), bits) - mixed(mixed(dst, src), bits)
+    there, back = mixed(np.uint64(src), np.uint64(dst)), mixed(np.uint64(dst), np.uint64(src))
+    return mixed(there, np.uint64(bits)) - mixed(back, np.uint64(bits))
 
 
-@njit(cache=True, parallel=True)
-def direction_fingerprint(indptr, indices, bits_E, first_row):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True)
+def direction_fingerprint(begin_row, end_row, indptr, indices, bits_E, first_row):  # type: ignore[no-untyped-def]
     """Sum over the edges u -> v of weight w of hash(u, v, w) - hash(v, u, w), modulo 2^64: 0 if every edge has its
     reverse of equal weight as often as it occurs, and otherwise 0 with a probability of 2^-64. Sums of row ranges add
     up to that of the whole. `bits_E` are the weights' bits; empty where all weigh 1."""
     total = np.uint64(0)
-    for row in prange(len(indptr) - 1):
-        mine = np.uint64(0)
+    for row in range(begin_row, end_row):
         for e in range(indptr[row], indptr[row + 1]):
-            mine += _one_way(indices[e], first_row + row, bits_E[e] if len(bits_E) else WEIGHT_ONE)
-        total += mine
+            total += _one_way(np.int64(indices[e]), first_row + row, bits_E[e] if len(bits_E) else WEIGHT_ONE)
     return total
 
 
-@njit(cache=True, parallel=True)
-def edges_fingerprint(src_E, dst_E, bits_E):  # type: ignore[no-untyped-def]
-    """`direction_fingerprint` of edges in any order."""
+@njit(cache=True, nogil=True)
+def edges_fingerprint(edge, end_edge, src_E, dst_E, bits_E):  # type: ignore[no-untyped-def]
+    """`direction_fingerprint` of a range of edges in any order."""
     total = np.uint64(0)
-    for e in prange(len(src_E)):
-        total += _one_way(src_E[e], dst_E[e], bits_E[e] if len(bits_E) else WEIGHT_ONE)
+    for e in range(edge, end_edge):
+        total += _one_way(np.int64(src_E[e]), np.int64(dst_E[e]), bits_E[e] if len(bits_E) else WEIGHT_ONE)
     return total
 
 

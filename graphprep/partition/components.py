@@ -8,13 +8,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from graphprep.core.read_only import read_only
 from graphprep.core.types import Csr
 
 
 def components(graph: Csr) -> tuple[NDArray[np.int64], int]:
     """The component of each node, int64 [N], and K; they are numbered in the order of their first nodes. O(N + E)."""
     component_N = np.full(graph.num_rows, -1, np.int64)
-    count = _walk(graph.indptr, graph.indices, component_N, np.empty(graph.num_rows, np.int64))
+    count = _walk(read_only(graph.indptr), read_only(graph.indices), component_N, np.empty(graph.num_rows, np.int64))
     return component_N, int(count)
 
 

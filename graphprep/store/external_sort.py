@@ -16,16 +16,17 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import NDArray
 
 from graphprep.core import csr
 from graphprep.core import csr_kernels as kernels
 from graphprep.core.csr import EdgeCounts, EdgeRecords, TreatmentRules, mixed_weights
+from graphprep.core.over_rows import threads_for
 from graphprep.core.types import Csr, EdgeChunk, EdgeSections, unchecked
 from graphprep.errors import DatasetError
 from graphprep.store.sort_runs import EdgeRuns, Section, write_section
@@ -35,6 +36,7 @@ from graphprep.system.executor import Executor
 from graphprep.system.mapped_npz import mapped_npz
 from graphprep.system.payload import SharedPayload
 from graphprep.system.scratch import CONVERSION, NoRoomError
+from graphprep.system.threads import side_by_side
 
 MOST_RANGES = 256
 LEAST_RANGE_BITS = 10
@@ -270,9 +272,7 @@ class ExternalSort:
         key_bits = csr.key_bits(runs.num_sources, undirected=self.rules.undirected)
         row_bits = min(runs.range_bits, csr.bucket_bits(num_rows, count, key_bits))
         num_buckets = csr.bucket_count(num_rows, row_bits)
-        starts = kernels.scatter_records(
-            read.pop("record"), row_bits, key_bits, num_buckets, get_num_threads(), record, payload
-        )
+        starts = _scatter(read.pop("record"), row_bits, key_bits, num_buckets, record, payload)
         matrix, counts = csr.sort_records(
             EdgeRecords(starts=starts, record=record, payload=payload, row_bits=row_bits, key_bits=key_bits),
             weight=read.get("weight"),
@@ -297,6 +297,32 @@ class ExternalSort:
             arrays["edge_number"][given] = read["number"][matrix.edge_number[given]]
         with published_file(self._result(number), shared=True) as file:
             np.savez(file, **arrays)
+
+
+def _scatter(
+    read: NDArray[np.int64],
+    row_bits: int,
+    key_bits: int,
+    num_buckets: int,
+    record: NDArray[np.int64],
+    payload: NDArray[np.integer],
+) -> NDArray[np.int64]:
+    """Fill in a range's records and payloads by bucket of 2^row_bits rows, in their order; where each bucket starts."""
+    threads = threads_for(len(read))
+    bounds = [len(read) * t // threads for t in range(threads + 1)]
+    place_TB = np.zeros((threads, num_buckets), np.int64)
+
+    def count(t: int) -> None:
+        kernels.count_records(read[bounds[t] : bounds[t + 1]], row_bits, key_bits, place_TB[t])
+
+    def put(t: int) -> None:
+        mine = read[bounds[t] : bounds[t + 1]]
+        kernels.scatter_records(mine, bounds[t], place_TB[t], row_bits, key_bits, record, payload)
+
+    side_by_side([partial(count, t) for t in range(threads)], workers=threads)
+    starts: NDArray[np.int64] = kernels.starts_of(place_TB)
+    side_by_side([partial(put, t) for t in range(threads)], workers=threads)
+    return starts
 
 
 def _sorted(number: int, external: ExternalSort) -> dict[str, Any]:

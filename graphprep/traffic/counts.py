@@ -23,6 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from graphprep.core.read_only import read_only
 from graphprep.core.types import Csr, EdgeType
 from graphprep.errors import PartitionError
 from graphprep.system.threads import cores
@@ -151,7 +152,7 @@ def _rows_by_part(part_N: NDArray[np.int32], num_parts: int) -> list[NDArray[np.
     starts = np.zeros(num_parts + 1, np.int64)
     np.cumsum(np.bincount(part_N, minlength=num_parts), out=starts[1:])
     node_N = np.empty(len(part_N), np.int64)
-    group_by_part(part_N, starts[:-1].copy(), node_N)
+    group_by_part(read_only(part_N), starts[:-1].copy(), node_N)
     return np.split(node_N, starts[1:-1])
 
 
@@ -171,7 +172,8 @@ def _count_leaving(
         stamp_N = free_stamps.pop()
         rows_P, edges_P = np.zeros(num_parts, np.int64), np.zeros(num_parts, np.int64)
         for csr, node_lists in leaving:
-            count_columns(csr.indptr, csr.indices, node_lists[q], q, part_N, stamp_N, rows_P, edges_P)
+            indptr, indices = read_only(csr.indptr), read_only(csr.indices)
+            count_columns(indptr, indices, node_lists[q], q, read_only(part_N), stamp_N, rows_P, edges_P)
         rows_PP[:, q] += rows_P
         edges_PP[:, q] += edges_P
         free_stamps.append(stamp_N)

@@ -61,5 +61,5 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "    place = np.empty(e, np.int64)\n"
         "    _place(part, indptr, np.concatenate([[0], np.cumsum(edges)])[:-1].copy(), place)\n"
         "    assert sorted(place.tolist()) == list(range(e))\n"
-        "    kernels.count_self_loops(indptr, rng.integers(0, n, e), 0)\n"
+        "    kernels.count_self_loops(0, n, indptr, rng.integers(0, n, e), 0)\n"
     )

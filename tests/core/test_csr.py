@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphprep.core import csr
+from graphprep.core import csr, over_rows
 from graphprep.core.types import Csr, EdgeChunk, Treatment
 from graphprep.errors import DatasetError
 from tests.conftest import BoundsChecked
@@ -25,6 +25,12 @@ def record_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 sizes = st.tuples(st.integers(1, 40), st.integers(0, 300), st.integers(0, 2**32 - 1), st.booleans())
+
+
+def on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let even the smallest graphs be divided among threads."""
+    monkeypatch.setattr(over_rows, "ENTRIES_A_THREAD", 1)
+    monkeypatch.setattr(over_rows, "get_num_threads", lambda: 3)
 
 
 def pairs(chunk: EdgeChunk) -> Counter[tuple[int, int]]:
@@ -56,19 +62,20 @@ def test_however_edges_are_cut_into_chunks(
     monkeypatch: pytest.MonkeyPatch, dtype: type[np.integer[Any]], undirected: bool
 ) -> None:
     """Guards against edges at the seams of chunks and threads, and against numbers that part from their edges."""
-    monkeypatch.setattr(csr, "EDGES_A_THREAD", 1)
     rng = np.random.default_rng(7)
     src, dst = (rng.integers(0, 300, 5000).astype(dtype) for _ in range(2))
     weight = (src + dst).astype(np.float32)
     cuts = [0, 1, 1, 2500, 2501, 5000]
     whole = [EdgeChunk(src.astype(np.int64), dst.astype(np.int64), weight)]
     pieces = [EdgeChunk(src[a:b], dst[a:b], weight[a:b]) for a, b in pairwise(cuts)]
-    made = [
-        csr.from_edges(
-            chunks, num_rows=300, num_sources=300, treatment=Treatment(undirected=undirected), name="t", numbered=True
-        )[0]
-        for chunks in (whole, pieces)
-    ]
+
+    def made_of(chunks: list[EdgeChunk]) -> Csr:
+        treatment = Treatment(undirected=undirected)
+        return csr.from_edges(chunks, num_rows=300, num_sources=300, treatment=treatment, name="t", numbered=True)[0]
+
+    made = [made_of(whole)]
+    on_threads(monkeypatch)
+    made.append(made_of(pieces))
     for name in ("indptr", "indices", "data", "edge_number"):
         assert np.array_equal(getattr(made[0], name), getattr(made[1], name))
 
@@ -241,3 +248,28 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "            csr.undirected_simple(matrix), csr.weighted_in_degree(matrix), csr.count_self_loops(matrix)\n"
         "            assert csr.fault(csr.transpose(matrix)) is None\n"
     )
+
+
+def test_any_number_of_threads_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against ranges of rows that miss a row or take one twice, and against sums of one range for all."""
+    chunk = random_edges(np.random.default_rng(3), 50, 600, weighted=True)
+    matrix = csr_of(chunk, 50)
+
+    def found() -> list[Any]:
+        simple = csr.undirected_simple(matrix)
+        sums_N = csr.weighted_in_degree(matrix)
+        fingerprints = (csr.direction_fingerprint(matrix, first_row=0), csr.edges_fingerprint(chunk))
+        facts = (csr.is_simple(matrix), csr.is_simple(simple), csr.count_self_loops(matrix))
+        assert simple.data is not None
+        return [
+            simple.indptr.tolist(),
+            simple.indices.tolist(),
+            simple.data.tolist(),
+            sums_N.tolist(),
+            fingerprints,
+            facts,
+        ]
+
+    alone = found()
+    on_threads(monkeypatch)
+    assert found() == alone

@@ -36,7 +36,7 @@ REQUEST = SbmRequest(nodes=200, edges=900, classes=4, branching=2, features=3)
 def server() -> Iterator[str]:
     """moto's server on a free port of this machine."""
     pytest.importorskip("s3fs", reason="s3fs is not installed: pip install s3fs")
-    moto = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[server]'")
+    moto = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[s3]' flask flask-cors")
     running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
     _, port = running.get_host_and_port()

@@ -76,8 +76,8 @@ def _lines(graph: Csr, edge_weights: NDArray[np.int64] | None, *, with_self: boo
 
 
 @njit(cache=True)
-def _write_rows(indptr: Any, indices: Any, weights: Any, row: int, end: int, with_self: bool, text: Any) -> int:
-    place = 0
+def _write_rows(indptr: Any, indices: Any, weights: Any, row: int, end: int, with_self: bool, text: Any) -> Any:
+    place: Any = np.int64(0)
     for node in range(row, end):
         if with_self:
             place = _write_number(node + 1, text, place)

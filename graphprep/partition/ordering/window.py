@@ -63,11 +63,11 @@ def window_order(indptr, indices, starts_n, window):  # type: ignore[no-untyped-
         state_n4[node, SCORE] = TAKEN
         order_n[i] = node
         for e in range(indptr[node], indptr[node + 1]):
-            best = max(best, _count(indices[e], 1, weight_n, state_n4, first_S))
+            best = max(best, _count(indices[e], np.int64(1), weight_n, state_n4, first_S))
         if i >= window:
             left = order_n[i - window]
             for e in range(indptr[left], indptr[left + 1]):
-                _count(indices[e], -1, weight_n, state_n4, first_S)
+                _count(indices[e], np.int64(-1), weight_n, state_n4, first_S)
     return order_n
 
 

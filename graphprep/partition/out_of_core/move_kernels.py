@@ -110,17 +110,18 @@ def propose_by_weight(
     for node in range(start, stop):
         if spread(node, salt) & 1:
             continue
-        source = part_X[node]
+        source = np.int64(part_X[node])
         touched = 0
         for e in range(indptr[node], indptr[node + 1]):
-            part = part_X[indices[e]]
+            part = np.int64(part_X[indices[e]])
             if to_P[part] == 0.0:
                 touched_P[touched] = part
                 touched += 1
             to_P[part] += data[e] if len(data) else 1.0
         leaves = exceeds_limit(limits, node, source)
         if leaves or touched > 1 or (touched == 1 and touched_P[0] != source):
-            best, best_gain = -1, -np.inf
+            best: Any = np.int64(-1)
+            best_gain = -np.inf
             for easing in range(2 if leaves else 1):
                 for k in range(num_parts if leaves else touched):
                     target = k if leaves else touched_P[k]
@@ -255,7 +256,7 @@ def propose_by_rows(
     for node in range(start, stop):
         if spread(node, salt) & 1:
             continue
-        source = part_X[node]
+        source = np.int64(part_X[node])
         leaves = exceeds_limit(limits, node, source)
         sent = _parts_of(masks_X2W[node, PRESENT], sent_P)
         if mutual and not leaves and (sent == 0 or (sent == 1 and sent_P[0] == source)):
@@ -272,12 +273,13 @@ def propose_by_rows(
                 near_P[near] = part
                 near += 1
             got_P[part] += 1.0
-        best, best_gain = -1, -np.inf
+        best: Any = np.int64(-1)
+        best_gain = -np.inf
         if leaves or near > 1 or (near == 1 and near_P[0] != source):
             base = 0.0
             for e in range(indptr[node], indptr[node + 1]):
                 other = indices[e]
-                part = part_X[other]
+                part = np.int64(part_X[other])
                 if part != source and _has(masks_X2W[other, SINGLE], source):
                     base += links.price_PL[part, source]
                 present = masks_X2W[other, PRESENT]
@@ -325,13 +327,13 @@ def _shift_rows(
     node: Any, target: Any, edges: Edges, masks_X2W: Any, part_X: Any, links: Links, sent_P: Any, times: Any
 ) -> None:
     """Move a node to another part, counted `times`; a negative number undoes that."""
-    source = part_X[node]
+    source = np.int64(part_X[node])
     for part in sent_P:
         change(links, source, part, -times)
         change(links, target, part, times)
     for e in range(edges.indptr[node], edges.indptr[node + 1]):
         other = edges.indices[e]
-        part = part_X[other]
+        part = np.int64(part_X[other])
         if _has(masks_X2W[other, SINGLE], source):
             change(links, part, source, -times)
         if not _has(masks_X2W[other, PRESENT], target):
@@ -348,13 +350,13 @@ def make_moves(order: Any, moves: Moves, part_X: Any, limits: Limits, most: Any)
     for i in order:
         if made == most:
             break
-        node, target = moves.nodes[i], moves.targets[i]
-        source = part_X[node]
+        node, target = moves.nodes[i], np.int64(moves.targets[i])
+        source = np.int64(part_X[node])
         leaves = exceeds_limit(limits, node, source)
         if moves.gains[i] <= 0.0 and not leaves:
             continue
         if fits(limits, node, source, target) or (leaves and eases(limits, node, source, target)):
-            _shift_load(limits, node, source, target, 1)
+            _shift_load(limits, node, source, target, np.int64(1))
             part_X[node] = target
             made += 1
     return made

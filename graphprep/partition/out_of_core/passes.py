@@ -19,6 +19,7 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.read_only import read_only
 from graphprep.core.types import Csr
 from graphprep.partition.out_of_core.propagation_kernels import Edges
 from graphprep.system.executor import Executor, Threads
@@ -102,4 +103,5 @@ def longest(ranges: Ranges) -> int:
 
 def edges_of(graph: Csr) -> Edges:
     """The edges as kernels take them."""
-    return Edges(graph.indptr, graph.indices, np.empty(0, np.float32) if graph.data is None else graph.data)
+    data = np.empty(0, np.float32) if graph.data is None else graph.data
+    return Edges(read_only(graph.indptr), read_only(graph.indices), read_only(data))

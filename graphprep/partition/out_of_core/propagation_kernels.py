@@ -75,7 +75,7 @@ def _rate(node: Any, rows: Any, edges: Edges, group_X: Any, label_X: Any, new_x:
         other = indices[e]
         if len(group_X) and group_X[other] != group_X[node]:
             continue
-        label = new_x[other - start] if start <= other < stop else label_X[other]
+        label = np.int64(new_x[other - start] if start <= other < stop else label_X[other])
         at = _place(keys, label)
         if keys[at] == NONE:
             keys[at], rating[at] = label, 0.0
@@ -114,10 +114,10 @@ def visit(
     joined_keys = np.full(_power_of_two(2 * (stop - start)), NONE, np.int64)
     joined = np.zeros((len(joined_keys), num_limits), np.float64)
     for node in range(start, stop):
-        if half >= 0 and spread(node, 1) & 1 != half:
+        if half >= 0 and spread(node, np.int64(1)) & 1 != half:
             continue
         count = _rate(node, rows, edges, group_X, label_X, new_x, ratings)
-        own = new_x[node - start]
+        own = np.int64(new_x[node - start])
         best, best_rating, best_draw = own, 0.0, np.int64(-1)
         for k in range(count):
             if keys[touched[k]] == own:

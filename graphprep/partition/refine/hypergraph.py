@@ -104,6 +104,7 @@ def renumbered(nets: Hypergraph, order_X: NDArray[np.signedinteger[Any]]) -> Hyp
         nets: as they are.
         order_X: [X], the old number of each node.
     """
+    order_X = np.ascontiguousarray(order_X)
     place_X = np.empty(len(order_X), np.int32)
     place_X[order_X] = np.arange(len(order_X), dtype=np.int32)
     if nets.is_mirrored:

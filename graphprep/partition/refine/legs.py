@@ -85,7 +85,7 @@ def links_of(model: LinkModel, row_bytes: float, groups: RankGroup | None = None
         total=np.zeros(1, np.int64),
         depth_PP=depth_PP.astype(np.int64),
         enter_PP=enter_PP.astype(np.int64),
-        first_PG=first_PG.astype(np.int64),
+        first_PG=np.ascontiguousarray(first_PG, np.int64),
         group_PG=np.ascontiguousarray(group_PG),
         group_bits_PW=group_bits_PW,
         enter_PK=np.zeros((num_ranks, num_groups)),
@@ -136,4 +136,4 @@ def _add_legs_of_nodes(bits_NW: Any, part_N: Any, links: Links) -> None:
                     count += 1
                 left >>= np.uint64(1)
                 part += 1
-        kernels.add_legs(links, part_N[node], parts[:count], 1)
+        kernels.add_legs(links, np.int64(part_N[node]), parts[:count], np.int64(1))
