@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.temporal_events import make_cache, train
-from pipelines.plan_events import plan_events
+from pipelines.planning.events import plan_events
 
 ROUNDS = 3
 BATCH = 200

@@ -11,7 +11,7 @@ from graphprep.plan.training import MODELS, TrainingPlan
 from graphprep.report.formats import duration
 from graphprep.system import progress
 from graphprep.system.home import require_cache
-from pipelines.plan_best import plan_best
+from pipelines.planning.best import plan_best
 from pipelines.train import words_of
 from pipelines.trainer_options import given_options
 

@@ -181,7 +181,7 @@ def plan(
     """
     from graphprep.plan.batch_options import BatchPlan
     from graphprep.plan.training import TrainingPlan
-    from pipelines.plan import plan_training
+    from pipelines.planning.plan import plan_training
 
     batches = take_options(BatchPlan, {"batch_size": batch_size, "fanouts": fanouts})
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -230,7 +230,7 @@ def plan_best(
     from graphprep.plan.search import Budget
     from graphprep.plan.training import TrainingPlan
     from graphprep.system.options import take_options
-    from pipelines.plan_best import plan_best as search
+    from pipelines.planning.best import plan_best as search
 
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     fixed = set(values)

@@ -120,8 +120,8 @@ def plan_events(
         UsageError: the ranks do not fit, or an option is wrong or not for such a cache.
         CacheError, TrainingError: there is no such cache, or the trainer refuses it or cannot be started.
     """
-    from pipelines.plan_events import plan_events as predict
-    from pipelines.plan_events import purpose_of
+    from pipelines.planning.events import plan_events as predict
+    from pipelines.planning.events import purpose_of
 
     opened = open_event_cache(cache)
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}

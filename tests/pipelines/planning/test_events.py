@@ -17,7 +17,7 @@ from graphprep.temporal.cache import EventCache
 from graphprep.temporal.write_cache import cache_of_arrays
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel
-from pipelines.plan_events import plan_events
+from pipelines.planning.events import plan_events
 
 NODES, EVENTS = 30, 400
 

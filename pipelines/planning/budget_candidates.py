@@ -13,9 +13,9 @@ from graphprep.plan.partitioned_graph import PartitionedGraph
 from graphprep.plan.rank_rates import RankRates
 from graphprep.plan.search import Candidate
 from graphprep.traffic import LinkModel
-from pipelines.pilot import run_budget_pilots
-from pipelines.plan import Prediction
-from pipelines.way_checks import epochs_needed, memory_needed
+from pipelines.planning.pilot import run_budget_pilots
+from pipelines.planning.plan import Prediction
+from pipelines.planning.way_checks import epochs_needed, memory_needed
 
 
 def budget_candidates(

@@ -24,9 +24,9 @@ from graphprep.report.plan_tables import print_plan
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel, epoch_seconds
 from graphprep.traffic.tensor import CrossRows, tensor_bytes, tensor_seconds
-from pipelines import plan as plan_pipeline
-from pipelines.plan import plan_training
-from pipelines.plan_counts import _count_entries, _entries_a_row
+from pipelines.planning import plan as plan_pipeline
+from pipelines.planning.counts import _count_entries, _entries_a_row
+from pipelines.planning.plan import plan_training
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_cache, make_store
 

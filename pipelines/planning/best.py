@@ -29,14 +29,14 @@ from graphprep.plan.training import TrainingPlan
 from graphprep.system import progress
 from graphprep.topology import Topology
 from graphprep.topology.first_ranks import first_ranks, smaller_counts
-from pipelines.batch_candidates import batch_candidates
-from pipelines.budget_candidates import budget_candidates
 from pipelines.look import find
 from pipelines.partition import chosen_topology
-from pipelines.pilot import run_pilots
-from pipelines.plan import NEVER, OF_RATES, SHORT_EPOCH, Prediction, predict
-from pipelines.plan_batches import DrawnBatches
-from pipelines.plan_counts import counts_of_cache, counts_of_store
+from pipelines.planning.batch_candidates import batch_candidates
+from pipelines.planning.batches import DrawnBatches
+from pipelines.planning.budget_candidates import budget_candidates
+from pipelines.planning.counts import counts_of_cache, counts_of_store
+from pipelines.planning.pilot import run_pilots
+from pipelines.planning.plan import NEVER, OF_RATES, SHORT_EPOCH, Prediction, predict
 from pipelines.train import words_of
 
 NOT_SEARCHED = (

@@ -25,9 +25,9 @@ from graphprep.topology import Topology
 from graphprep.topology.gpu_specs import GATHERED, MULTIPLIED, STREAMED
 from graphprep.traffic import LinkModel, link_seconds
 from pipelines.look import find
-from pipelines.pilot import run_batch_pilots
-from pipelines.plan_batches import DrawnBatches
-from pipelines.plan_counts import counts_of_cache, counts_of_store
+from pipelines.planning.batches import DrawnBatches
+from pipelines.planning.counts import counts_of_cache, counts_of_store
+from pipelines.planning.pilot import run_batch_pilots
 
 WORTH_SENDING_LESS = 0.1
 """Share of communication in an epoch, from which sending less is advised."""
