@@ -303,7 +303,7 @@ def train(
         UsageError, CacheError, TrainingError: the trainer's own sentence. All ranks have ended then, and also after an
             interruption, and no folder is left behind.
     """
-    from pipelines.train import train_to_folder
+    from pipelines.training.train import train_to_folder
 
     folder = open_cache(cache).folder.absolute()
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -348,7 +348,7 @@ def infer(
     Raises:
         TrainingError: the run has no checkpoint, or learnt another graph; and as for `train`.
     """
-    from pipelines.infer import infer as infer_to_folder
+    from pipelines.training.infer import infer as infer_to_folder
 
     folder = open_cache(cache).folder.absolute()
     trained = run.folder if isinstance(run, TrainingRun) else Path(run)

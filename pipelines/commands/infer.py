@@ -42,7 +42,7 @@ def infer(cache: str, run: Path, out: Path, json_output: bool, **options: Any) -
     """
     from graphprep.system import progress
     from graphprep.system.home import require_cache
-    from pipelines.infer import infer_to_file
+    from pipelines.training.infer import infer_to_file
 
     save = options.pop("save_embeddings")
     pass_options = {**options, "save_embeddings": None if save is None else save.absolute()}

@@ -37,7 +37,7 @@ from pipelines.planning.budget_candidates import budget_candidates
 from pipelines.planning.counts import counts_of_cache, counts_of_store
 from pipelines.planning.pilot import run_pilots
 from pipelines.planning.plan import NEVER, OF_RATES, SHORT_EPOCH, Prediction, predict
-from pipelines.train import words_of
+from pipelines.training.train import words_of
 
 NOT_SEARCHED = (
     "not searched: --precision, whose computing rates are not measured; --exchange sequential, --boundary-sampling and "

@@ -16,7 +16,7 @@ from graphprep.plan.convergence import Convergence, Pilot, fit_convergence, pilo
 from graphprep.plan.time_to_accuracy import TrainedOn
 from graphprep.plan.training import TrainingPlan
 from graphprep.system import progress
-from pipelines.train import train_to_folder
+from pipelines.training.train import train_to_folder
 
 ERRORS = ("mse", "mae")
 """Metrics of which less is better."""

@@ -11,7 +11,7 @@ from graphprep.plan.partitioned_graph import PartitionedGraph, rank_sizes
 from graphprep.plan.trainer_memory import Refusal, expected_memory
 from graphprep.plan.training import TrainingPlan
 from graphprep.system import progress
-from pipelines.train import words_of
+from pipelines.training.train import words_of
 
 
 def memory_needed(

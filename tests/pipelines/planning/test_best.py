@@ -21,14 +21,14 @@ from graphprep.plan.time_to_accuracy import CONTROLLED, SAMPLED
 from graphprep.plan.training import TrainingPlan
 from graphprep.report.plan_tables import print_best
 from graphprep.topology import Topology
-from pipelines import train_auto
 from pipelines.planning import batch_candidates, budget_candidates
 from pipelines.planning import batches as plan_batches
 from pipelines.planning import best as best_pipeline
 from pipelines.planning import plan as plan_pipeline
 from pipelines.planning.best import plan_best
 from pipelines.planning.plan import plan_training
-from pipelines.train_auto import chosen_options, without_auto
+from pipelines.training import auto as train_auto
+from pipelines.training.auto import chosen_options, without_auto
 from tests.graphs import labelled_graph
 from tests.pipelines.planning.test_plan import Any1, known_rates
 from tests.stores import make_cache, make_store

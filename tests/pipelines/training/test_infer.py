@@ -14,7 +14,7 @@ import graphprep as gp
 from cli import main
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import TrainingError, UsageError
-from pipelines.train import start_trainer
+from pipelines.training.train import start_trainer
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_store
 

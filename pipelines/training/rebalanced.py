@@ -26,9 +26,9 @@ from graphprep.report.formats import duration
 from graphprep.system import progress
 from graphprep.system.home import require_cache
 from pipelines.rebalance import LINES, WORTH_MOVING, speeds_of_run
-from pipelines.rebalance_process import RebalanceProcess
-from pipelines.train import start_trainer
-from pipelines.trainer_options import given_options
+from pipelines.training.rebalance_process import RebalanceProcess
+from pipelines.training.train import start_trainer
+from pipelines.training.trainer_options import given_options
 
 REBALANCE = "--rebalance"
 CACHES = "caches"

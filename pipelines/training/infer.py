@@ -16,7 +16,7 @@ from graphprep.interop.prediction_table import ENDINGS
 from graphprep.interop.training_run import PREDICTIONS, TrainingRun, epoch_of
 from graphprep.system.atomic import PARTIAL_PREFIX, locked
 from graphprep.system.output_path import checked_file
-from pipelines.train import train_to_folder
+from pipelines.training.train import train_to_folder
 
 LEARNT_BY = (
     *("model", "layers", "hidden", "aggregator", "heads", "output_heads", "bases", "residual", "jumping", "norm"),

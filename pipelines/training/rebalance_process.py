@@ -36,7 +36,7 @@ class RebalanceProcess:
     def __init__(self) -> None:
         """Start it."""
         self._child = subprocess.Popen(
-            python_command("-m", "pipelines.rebalance_process"),
+            python_command("-m", "pipelines.training.rebalance_process"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -12,8 +12,8 @@ from graphprep.report.formats import duration
 from graphprep.system import progress
 from graphprep.system.home import require_cache
 from pipelines.planning.best import plan_best
-from pipelines.train import words_of
-from pipelines.trainer_options import given_options
+from pipelines.training.train import words_of
+from pipelines.training.trainer_options import given_options
 
 AUTO, PILOT = "--auto", "--pilot"
 

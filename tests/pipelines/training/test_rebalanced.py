@@ -18,10 +18,10 @@ from graphprep.cache.verify import verify_cache
 from graphprep.errors import TrainingError
 from graphprep.report.summary.cache_summary import quality_of
 from graphprep.topology import Topology
-from pipelines import train_rebalanced as loop
 from pipelines.rebalance import speeds_of_run
-from pipelines.train import start_trainer
-from pipelines.train_rebalanced import LINES, decide
+from pipelines.training import rebalanced as loop
+from pipelines.training.rebalanced import LINES, decide
+from pipelines.training.train import start_trainer
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store
 
@@ -125,7 +125,7 @@ def test_a_rank_that_becomes_slow_loses_nodes(
     output = tmp_path / "run"
     words = ["--epochs", "300", "--patience", "0", "--dropout", "0", "--quiet"]
     (tmp_path / "sitecustomize.py").write_text(SLOW_RANK_1)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[3]}")
     status = loop.train_rebalanced(str(cache.folder), [*words, "--output", str(output)])
     said = capfd.readouterr().err
     assert status == 0, said
