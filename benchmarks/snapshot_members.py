@@ -22,7 +22,7 @@ from graphprep.temporal.snapshot_members import assessed_members, rows_of_nodes
 from graphprep.temporal.stream_partition import assign_nodes, random_ranks
 from graphprep.temporal.time_index import write_time_index
 from graphprep.temporal.windows import snapshot_offsets
-from pipelines.snapshot_members import members_by_metis
+from pipelines.events.snapshot_members import members_by_metis
 
 ENTRY_BYTES = 1 << 28
 MEMORY = 4_000_000_000

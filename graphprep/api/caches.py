@@ -71,8 +71,8 @@ def partition(
         CacheError: a cache of other options lies there.
         PartitionError: the graph cannot be partitioned so, or does not extend that of the cache.
     """
-    from pipelines.extend_parts import PartsGrowth, plan_extended
     from pipelines.partition import chosen_topology, plan_partition, run_partition
+    from pipelines.repartition.extend_parts import PartsGrowth, plan_extended
 
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if extend is not None:

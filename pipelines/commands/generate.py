@@ -57,7 +57,7 @@ def _command(kind: str, request: type[GraphRequest]) -> click.Command:
 @common
 def generate_events(json_output: bool, **options: Any) -> None:
     """A stream of events."""
-    from pipelines.event_store import generate_events as run_generate
+    from pipelines.events.store import generate_events as run_generate
 
     request = take_options(EventsRequest, options)
     show_event_store(run_generate(request, **without_work_options(options)), json_output)

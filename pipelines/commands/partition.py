@@ -100,8 +100,8 @@ def partition(
     """
     from graphprep.cache.read import open_cache
     from graphprep.system.executor import open_executor
-    from pipelines.extend_parts import PartsGrowth, plan_extended
     from pipelines.partition import announce, plan_partition, run_partition
+    from pipelines.repartition.extend_parts import PartsGrowth, plan_extended
 
     source_of = click.get_current_context().get_parameter_source
     given = {name: value for name, value in options.items() if source_of(name) is not ParameterSource.DEFAULT}

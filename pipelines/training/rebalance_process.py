@@ -24,7 +24,7 @@ from graphprep.plan.measured_speeds import MeasuredSpeeds
 from graphprep.system import progress
 from graphprep.system.child_process import child_settings, end_with_parent, python_command
 from pipelines.partition import run_partition
-from pipelines.rebalance import Rebalance, plan_rebalance, work_of
+from pipelines.repartition.rebalance import Rebalance, plan_rebalance, work_of
 
 NICENESS = 10
 _POLL = 0.1

@@ -25,7 +25,7 @@ from graphprep.plan.measured_speeds import MeasuredSpeeds
 from graphprep.report.formats import duration
 from graphprep.system import progress
 from graphprep.system.home import require_cache
-from pipelines.rebalance import LINES, WORTH_MOVING, speeds_of_run
+from pipelines.repartition.rebalance import LINES, WORTH_MOVING, speeds_of_run
 from pipelines.training.rebalance_process import RebalanceProcess
 from pipelines.training.train import start_trainer
 from pipelines.training.trainer_options import given_options

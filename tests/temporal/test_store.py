@@ -16,7 +16,7 @@ from graphprep.temporal.sort_events import EventSpool
 from graphprep.temporal.splits import split_by_time
 from graphprep.temporal.store import EventStore
 from graphprep.temporal.write_cache import cache_of_arrays
-from pipelines.event_store import generate_events
+from pipelines.events.store import generate_events
 from trainer.data.events import open_event_cache
 
 

@@ -18,7 +18,7 @@ from graphprep.cache.verify import verify_cache
 from graphprep.errors import TrainingError
 from graphprep.report.summary.cache_summary import quality_of
 from graphprep.topology import Topology
-from pipelines.rebalance import speeds_of_run
+from pipelines.repartition.rebalance import speeds_of_run
 from pipelines.training import rebalanced as loop
 from pipelines.training.rebalanced import LINES, decide
 from pipelines.training.train import start_trainer

@@ -34,7 +34,7 @@ from graphprep.temporal.windows import in_units, snapshot_offsets, window_second
 from graphprep.temporal.write_cache import MOST_PARTS, EventCacheContent, Snapshots, write_event_cache
 from graphprep.version import __version__
 from pipelines.estimate import Estimate
-from pipelines.snapshot_members import divide_nodes
+from pipelines.events.snapshot_members import divide_nodes
 from pipelines.step import ABSENT, Existing, State, key_of, run_step
 
 METHODS = ("auto", "random")

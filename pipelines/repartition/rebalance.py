@@ -21,7 +21,7 @@ from graphprep.system import progress
 from graphprep.topology import Topology
 from graphprep.traffic import EDGE_COST, LIMITS, NODE_COST
 from pipelines.partition import PartitionOutcome, PartitionPlan, target_of
-from pipelines.reassign import plan_reassigned
+from pipelines.repartition.reassign import plan_reassigned
 
 LINES = 5
 """Validated epochs whose medians decide."""

@@ -16,7 +16,7 @@ from graphprep.partition.regroup import merged, require_multiple, split
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, chosen_topology, target_of
-from pipelines.reassign import plan_reassigned
+from pipelines.repartition.reassign import plan_reassigned
 
 
 def plan_regroup(
