@@ -9,9 +9,9 @@ import click
 
 from graphprep.partition.request import PartitionRequest
 from graphprep.system.options import take_options
-from pipelines.commands import names
 from pipelines.commands.common import PATH, common, parts_option, several, show_cache, topology_option
-from pipelines.commands.from_dataclass import options_of
+from pipelines.commands.options import names
+from pipelines.commands.options.from_dataclass import options_of
 
 
 @click.group()

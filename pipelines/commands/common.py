@@ -16,7 +16,7 @@ import click
 from graphprep.errors import GraphprepError, operating_system_sentence
 from graphprep.system import progress
 from graphprep.system.printable import printable
-from pipelines.commands import names
+from pipelines.commands.options import names
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 HELP_OPTIONS = ["-h", "--help"]

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from graphprep.errors import UsageError
-from pipelines.commands import names
 from pipelines.commands.common import common, html_option, print_line, show, topology_option, work_options
+from pipelines.commands.options import names
 
 
 @click.command()

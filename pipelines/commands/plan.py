@@ -14,9 +14,9 @@ from graphprep.plan.event_options import EventPlan, require_for_events, require_
 from graphprep.plan.search import Budget
 from graphprep.plan.training import TrainingPlan
 from graphprep.system.options import take_options
-from pipelines.commands import names
 from pipelines.commands.common import FILE, common, parts_option, show, topology_option
-from pipelines.commands.from_dataclass import options_of
+from pipelines.commands.options import names
+from pipelines.commands.options.from_dataclass import options_of
 
 
 @click.command()

@@ -11,9 +11,9 @@ from graphprep.errors import UsageError
 from graphprep.system.options import take_options
 from graphprep.system.printable import printable
 from graphprep.topology.probe.options import DEFAULT_NAME, ProbeOptions
-from pipelines.commands import names
 from pipelines.commands.common import PATH, common, print_json, print_line, show
-from pipelines.commands.from_dataclass import options_of
+from pipelines.commands.options import names
+from pipelines.commands.options.from_dataclass import options_of
 
 
 @click.group()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from graphprep.errors import GraphprepError
-from pipelines.commands import names
 from pipelines.commands.common import HELP_OPTIONS, fail
+from pipelines.commands.options import names
 
 
 @click.command(

@@ -17,7 +17,7 @@ from graphprep.topology.probe.options import ProbeOptions
 from pipelines.run.config import DatasetForm, GenerateForm, ImportForm, PartitionForm
 from pipelines.run.forms import Form
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 STEPS = REQUESTS | {"topology probe": (ProbeOptions,)}
 DECIDED_LATER = (("partition", "effort"), ("partition", "row_bytes"))
 """Options whose default depends on others."""

@@ -13,8 +13,8 @@ import pytest
 from click.shell_completion import BashComplete
 
 import cli
-from pipelines.commands import names
 from pipelines.commands.completion import VARIABLE
+from pipelines.commands.options import names
 from tests.end_to_end.test_cli import run
 
 
