@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measured import tree
-from graphprep.system.atomic import published_file
+from graphprep.system.files.atomic import published_file
 from graphprep.temporal.write_cache import cache_of_arrays
 
 PUBLIC_REFERENCE = {2: 83.9, 4: 85.0, 6: 86.3, 8: 87.4, 12: 87.7}

@@ -26,9 +26,9 @@ from graphprep.partition.request import PartitionRequest
 from graphprep.plan.model_widths import ModelWidths, take_widths
 from graphprep.store.store import GraphStore, open_store
 from graphprep.system import progress
+from graphprep.system.files.session_folder import is_of_session, new_folder
 from graphprep.system.home import is_url
 from graphprep.system.options import take_options
-from graphprep.system.session_folder import is_of_session, new_folder
 from graphprep.topology import Topology, resolve
 
 Store = GraphStore | str | Path

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from graphprep.core import csr
 from graphprep.core.types import Csr
-from graphprep.system.scratch import RowSink
+from graphprep.system.files.scratch import RowSink
 
 Pieces = Callable[[], Iterator[Csr]]
 

@@ -38,8 +38,8 @@ from graphprep.store.location import can_list, files_below, read_file, translate
 from graphprep.store.metadata import CHECKSUMS, groups_of, root_is_unchanged
 from graphprep.store.regular_store import RegularFiles
 from graphprep.system import memory, progress
+from graphprep.system.files.output_path import ZARR_JSON
 from graphprep.system.home import find_store, is_url
-from graphprep.system.output_path import ZARR_JSON
 from graphprep.system.threads import cores, side_by_side
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ def inspect(
     from graphprep.report.event_tables import print_event_cache, print_event_store
     from graphprep.report.store_tables import print_store
     from graphprep.system.executor import open_executor
-    from graphprep.system.output_path import checked_file
+    from graphprep.system.files.output_path import checked_file
     from pipelines.look import require_store, summarise, write_report
 
     if html is not None and options["node"] is not None:

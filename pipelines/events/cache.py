@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from graphprep.errors import CacheError, PartitionError, UsageError
 from graphprep.system import home, progress
-from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder, sweep
-from graphprep.system.output_path import checked_target, kind_of, may_replace
+from graphprep.system.files.atomic import PARTIAL_PREFIX, publish_folder, sweep
+from graphprep.system.files.output_path import checked_target, kind_of, may_replace
 from graphprep.temporal.cache import EventCache
 from graphprep.temporal.format import EVENT_CACHE_KIND, EVENT_FORMAT, TIME
 from graphprep.temporal.request import EventCacheRequest

@@ -19,8 +19,8 @@ from graphprep.errors import DatasetError, UsageError
 from graphprep.store.convert import scratch_of
 from graphprep.store.location import store_place
 from graphprep.system import home, memory, progress
-from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder, sweep
-from graphprep.system.output_path import kind_of
+from graphprep.system.files.atomic import PARTIAL_PREFIX, publish_folder, sweep
+from graphprep.system.files.output_path import kind_of
 from graphprep.temporal.format import EVENT_FORMAT, EVENT_STORE_KIND, SECONDS
 from graphprep.temporal.store import EventStore
 from graphprep.temporal.write_store import write_event_store, write_root

@@ -14,8 +14,8 @@ from typing import Any
 from graphprep.errors import UsageError
 from graphprep.interop.prediction_table import ENDINGS
 from graphprep.interop.training_run import PREDICTIONS, TrainingRun, epoch_of
-from graphprep.system.atomic import PARTIAL_PREFIX, locked
-from graphprep.system.output_path import checked_file
+from graphprep.system.files.atomic import PARTIAL_PREFIX, locked
+from graphprep.system.files.output_path import checked_file
 from pipelines.training.train import train_to_folder
 
 LEARNT_BY = (

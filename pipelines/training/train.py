@@ -27,10 +27,10 @@ from graphprep.interop.training_run import (
     RESULT,
     TrainingRun,
 )
-from graphprep.system.atomic import PARTIAL_PREFIX, locked, publish_folder, sweep
 from graphprep.system.child_process import child_settings, python_command
+from graphprep.system.files.atomic import PARTIAL_PREFIX, locked, publish_folder, sweep
+from graphprep.system.files.output_path import checked_target
 from graphprep.system.home import require_cache
-from graphprep.system.output_path import checked_target
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """That ask for the end; one that this process ignores, as SIGHUP under nohup, the trainer ignores too."""

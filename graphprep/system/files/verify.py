@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphprep.errors import DatasetError
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 
 FileCheck = Callable[[Path], object]
 """Reads a whole file and raises DatasetError with what is wrong with it, as the end of a sentence."""

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from graphprep.errors import GraphprepError
 from graphprep.system import progress
-from graphprep.system.atomic import REPLACED_PREFIX
-from graphprep.system.output_path import ZARR_JSON
+from graphprep.system.files.atomic import REPLACED_PREFIX
+from graphprep.system.files.output_path import ZARR_JSON
 
 Result = TypeVar("Result")
 Identity = tuple[int, ...] | None

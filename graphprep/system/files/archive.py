@@ -27,10 +27,10 @@ from typing import IO, Self
 
 from graphprep.errors import DatasetError
 from graphprep.system import memory, progress
-from graphprep.system.file_window import Window
-from graphprep.system.regular_file import regular_file
-from graphprep.system.scratch import no_room, scratch_file
-from graphprep.system.verify import HEAD_BYTES, substitute
+from graphprep.system.files.regular_file import regular_file
+from graphprep.system.files.scratch import no_room, scratch_file
+from graphprep.system.files.verify import HEAD_BYTES, substitute
+from graphprep.system.files.window import Window
 
 COPY_BYTES = 1 << 20
 SMALL_MEMBER = 256 << 20

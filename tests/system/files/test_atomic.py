@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphprep.system import atomic
+from graphprep.system.files import atomic
 from tests.end_to_end.test_cli import CLI
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphprep.errors import DatasetError
-from graphprep.system.verify import RemoteFile, substitute, verify
+from graphprep.system.files.verify import RemoteFile, substitute, verify
 
 
 @pytest.mark.parametrize(

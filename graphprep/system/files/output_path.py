@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from graphprep.errors import UsageError, beginning
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 
 ZARR_JSON = "zarr.json"
 LONGEST_NAME = 220

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphprep.system.mapped_npz import mapped_npz
+from graphprep.system.files.mapped_npz import mapped_npz
 
 
 def test_what_numpy_loads_is_mapped(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from graphprep.system.archive import LOCAL_HEADER
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.archive import LOCAL_HEADER
+from graphprep.system.files.regular_file import regular_file
 
 
 def mapped_npz(path: Path) -> dict[str, NDArray[Any]]:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import IO
 
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 
 
 class Window(io.RawIOBase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphprep.errors import DatasetError
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 
 FileVersion = tuple[int, int]
 """size in bytes, and the time of the last change in ns: what changes when a file is written to"""

@@ -30,9 +30,9 @@ from graphprep.partition.external_assignment import read_assignment
 from graphprep.plan import rates_file
 from graphprep.store.store import GraphStore
 from graphprep.system import home
-from graphprep.system.atomic import is_locked, lock_file
-from graphprep.system.regular_file import NotRegularFileError, regular_file
-from graphprep.system.verify import RemoteFile
+from graphprep.system.files.atomic import is_locked, lock_file
+from graphprep.system.files.regular_file import NotRegularFileError, regular_file
+from graphprep.system.files.verify import RemoteFile
 from graphprep.topology import Topology
 from pipelines.look import verify
 from pipelines.run.config import read_pipeline

@@ -13,7 +13,7 @@ import pytest
 from graphprep.errors import UsageError
 from graphprep.store.store import GraphStore
 from graphprep.system import home
-from graphprep.system.output_path import checked_target
+from graphprep.system.files.output_path import checked_target
 from tests.end_to_end.test_cli import CLI, digits, prepared, refused, run  # noqa: F401 - fixtures
 
 

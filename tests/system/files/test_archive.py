@@ -16,9 +16,9 @@ import pytest
 
 from graphprep.datasets.formats.arrays import Npz
 from graphprep.errors import DatasetError
-from graphprep.system import archive
-from graphprep.system.archive import Archive
-from graphprep.system.scratch import NoRoomError
+from graphprep.system.files import archive
+from graphprep.system.files.archive import Archive
+from graphprep.system.files.scratch import NoRoomError
 
 
 def packed(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:

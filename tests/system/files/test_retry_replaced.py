@@ -12,9 +12,9 @@ import pytest
 
 from graphprep.errors import CacheError
 from graphprep.partition.request import PartitionRequest
-from graphprep.system import retry_replaced
-from graphprep.system.atomic import publish_folder
-from graphprep.system.retry_replaced import read_again_if_replaced
+from graphprep.system.files import retry_replaced
+from graphprep.system.files.atomic import publish_folder
+from graphprep.system.files.retry_replaced import read_again_if_replaced
 from graphprep.topology import Topology
 from pipelines.look import verify
 from pipelines.partition import PartitionPlan, run_partition
