@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from benchmarks import graphs
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
 from graphprep.sampling.graph import SamplingGraph
-from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SamplingOptions
 
 FANOUTS = (15, 10, 5)
 SEEDS = 1024

@@ -31,7 +31,7 @@ from graphprep.sampling.row_cache.belady import BeladyCache
 from graphprep.sampling.row_cache.plan import RowCache, plan_batches
 from graphprep.sampling.row_cache.policies import POLICIES, make_row_cache, scores_of
 from graphprep.sampling.row_cache.scores import presampled_counts
-from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SamplingOptions
 from graphprep.sampling.schedule import Schedule
 
 PARTS, FANOUTS, BATCH_SIZE = 4, (15, 10), 1024

@@ -21,9 +21,9 @@ from graphprep.core.csr_kernels import mixed
 from graphprep.core.types import EdgeType
 from graphprep.sampling.draw_key import VERTICES, key_of
 from graphprep.sampling.graph import SamplingGraph
-from graphprep.sampling.layer_sampler import shares_of_rows
-from graphprep.sampling.numbering_kernels import ABSENT
-from graphprep.sampling.sampler import SampledBatch, SampledEdges, SampledNodes
+from graphprep.sampling.samplers.ladies import shares_of_rows
+from graphprep.sampling.samplers.neighbour import SampledBatch, SampledEdges, SampledNodes
+from graphprep.sampling.samplers.numbering_kernels import ABSENT
 
 
 class VertexSampler:

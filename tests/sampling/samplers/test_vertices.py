@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
-from graphprep.sampling.layer_sampler import shares_of_rows
-from graphprep.sampling.vertex_sampler import VertexSampler, VertexSchedule
-from tests.sampling.test_sampler import NODES, random_graph
+from graphprep.sampling.samplers.ladies import shares_of_rows
+from graphprep.sampling.samplers.vertices import VertexSampler, VertexSchedule
+from tests.sampling.samplers.test_neighbour import NODES, random_graph
 
 
 def test_nodes_are_drawn_evenly_and_independently() -> None:

@@ -1,4 +1,4 @@
-"""The numba loops that draw neighbours. All release the GIL, and none checks its input; `sampler` does.
+"""The numba loops that draw neighbours. All release the GIL, and none checks its input; `neighbour` does.
 
 Draws are hashes of (seed, epoch, hop, edge type), folded into `key`, and of the node's number. So the neighbours of a
 node in a hop of an epoch are the same in whatever batch, thread, process or rank it is drawn.

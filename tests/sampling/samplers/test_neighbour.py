@@ -13,8 +13,8 @@ from graphprep.core.csr import from_edges
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeChunk, EdgeType, Treatment
 from graphprep.errors import UsageError
 from graphprep.sampling.graph import SamplingGraph
-from graphprep.sampling.neighbour_kernels import LOOKED_THROUGH
-from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SampledBatch, SamplingOptions
+from graphprep.sampling.samplers.neighbour_kernels import LOOKED_THROUGH
 from tests.conftest import BoundsChecked
 from tests.graphs import csr_of, random_edges
 
@@ -243,7 +243,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "from graphprep.sampling.rows import ArrayRows\n"
         "from graphprep.sampling.schedule import Schedule\n"
         "from graphprep.core.types import HOMOGENEOUS_EDGE\n"
-        "from tests.sampling.test_sampler import graph_of, random_graph, sampled\n"
+        "from tests.sampling.samplers.test_neighbour import graph_of, random_graph, sampled\n"
         "seeds = np.arange(0, 200, 7)\n"
         "for weighted in (False, True):\n"
         "    graph = random_graph(weighted=weighted)\n"

@@ -22,8 +22,8 @@ from graphprep.core.csr_kernels import mixed
 from graphprep.core.types import EdgeType
 from graphprep.errors import UsageError
 from graphprep.sampling.graph import SamplingGraph
-from graphprep.sampling.neighbour_kernels import value_of
-from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SampledBatch, SamplingOptions
+from graphprep.sampling.samplers.neighbour_kernels import value_of
 
 
 class WeightedSampler(NeighbourSampler):

@@ -7,11 +7,11 @@ import pytest
 
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeType
 from graphprep.sampling.graph import SamplingGraph
-from graphprep.sampling.layer_sampler import LayerSampler, shares_of_rows
-from graphprep.sampling.sampler import SampledBatch, SamplingOptions
+from graphprep.sampling.samplers.ladies import LayerSampler, shares_of_rows
+from graphprep.sampling.samplers.neighbour import SampledBatch, SamplingOptions
 from tests.conftest import BoundsChecked
 from tests.graphs import csr_of, random_edges
-from tests.sampling.test_sampler import NODES, graph_of, random_graph
+from tests.sampling.samplers.test_neighbour import NODES, graph_of, random_graph
 
 SEEDS = np.array([4, 9, 31, 60])
 
@@ -107,8 +107,8 @@ def test_several_types_are_drawn_each_for_itself() -> None:
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against nodes behind the end of their arrays, in both ways to draw them."""
     bounds_checked(
-        "from graphprep.sampling.vertex_sampler import VertexSampler\n"
-        "from tests.sampling.test_layer_sampler import *\n"
+        "from graphprep.sampling.samplers.vertices import VertexSampler\n"
+        "from tests.sampling.samplers.test_ladies import *\n"
         "for weighted in (False, True):\n"
         "    sampled(random_graph(weighted=weighted), 6, -1, 300)\n"
         "    for share in (0.01, 0.4, 1.0):\n"

@@ -11,11 +11,11 @@ from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from graphprep.errors import UsageError
 from graphprep.sampling.blocks import layers_of
 from graphprep.sampling.edge_weights import SUMS, EdgeWeights, Sums
-from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
-from graphprep.sampling.weighted_sampler import WeightedSampler
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SamplingOptions
+from graphprep.sampling.samplers.weighted import WeightedSampler
 from tests.conftest import BoundsChecked
+from tests.sampling.samplers.test_neighbour import NODES, random_graph
 from tests.sampling.test_blocks import SEEDS, matrix_of, sums_of
-from tests.sampling.test_sampler import NODES, random_graph
 
 OPTIONS = SamplingOptions(fanouts=(3,), weighted=True, every_node=True)
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
 def test_bounds_are_kept(bounds_checked: BoundsChecked) -> None:
     """Guards against a kernel that reads or writes beside its arrays."""
     bounds_checked(
-        "from tests.sampling.test_weighted_sampler import *\n"
+        "from tests.sampling.samplers.test_weighted import *\n"
         "for fanout in (0, 3, 300, -1):\n"
         "    options = SamplingOptions(fanouts=(fanout,), weighted=True, every_node=True)\n"
         "    WeightedSampler(random_graph(weighted=True), options).sample({HOMOGENEOUS_NODE: SEEDS}, epoch=1)\n"

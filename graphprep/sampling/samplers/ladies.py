@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import Csr, EdgeType
-from graphprep.sampling import neighbour_kernels as draws
 from graphprep.sampling.graph import SamplingGraph
-from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
+from graphprep.sampling.samplers import neighbour_kernels as draws
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SampledBatch, SamplingOptions
 
 
 class LayerSampler(NeighbourSampler):

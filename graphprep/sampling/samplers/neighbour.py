@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import Csr, EdgeType, chosen_edge_type
 from graphprep.errors import UsageError
-from graphprep.sampling import neighbour_kernels as draws
 from graphprep.sampling.draw_key import key_of
 from graphprep.sampling.graph import SamplingGraph
-from graphprep.sampling.numbering_kernels import ABSENT, forget_nodes, number_nodes, number_pairs
+from graphprep.sampling.samplers import neighbour_kernels as draws
+from graphprep.sampling.samplers.numbering_kernels import ABSENT, forget_nodes, number_nodes, number_pairs
 
 TimeStrategy = Literal["uniform", "last"]
 Fanouts = Sequence[int] | Mapping[Any, Sequence[int]]
