@@ -15,8 +15,6 @@ from graphprep.cache.format import CACHE_FORMAT, KNOWN_FORMATS, MANIFEST, MANIFE
 from graphprep.errors import CacheError
 from graphprep.system.files.regular_file import regular_file
 
-READ_BYTES = 1 << 22
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntry:

@@ -153,15 +153,6 @@ def sort_buckets(starts, record_R, payload_R, shift, key_bits, indptr, keys, pay
                 payloads[at] = payload_in[r]
 
 
-@njit(cache=True, parallel=True)
-def sort_rows(indptr, keys, payloads):  # type: ignore[no-untyped-def]
-    """Sort each row in place, its payload with it unless there is none; equal keys keep their order."""
-    has_payload = len(payloads) > 0
-    for row in prange(len(indptr) - 1):
-        start, stop = indptr[row], indptr[row + 1]
-        sort_stably(keys[start:stop], payloads[start:stop] if has_payload else payloads)
-
-
 @njit(cache=True)
 def _sort_by_weight(payloads, weight_E, start, stop):  # type: ignore[no-untyped-def]
     """Put payloads start .. stop-1 in ascending order of their weights; equal weights keep their order."""

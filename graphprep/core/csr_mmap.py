@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from graphprep.core import csr
 from graphprep.core.types import Csr
 from graphprep.system.files.scratch import RowSink
-
-Pieces = Callable[[], Iterator[Csr]]
 
 
 def in_files(

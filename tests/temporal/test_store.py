@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -107,7 +108,7 @@ def test_no_leak_is_possible(
     tensors = open_event_cache(str(folder)).tensors()
     event = data.draw(st.integers(0, len(times) - 1))
     node, time = int(tensors.source[event]), tensors.time[event]
-    first = int(tensors.first_event_at(time.reshape(1)))
+    first = int(torch.searchsorted(tensors.time, time))
     start, stop = tensors.index_offsets[node : node + 2].tolist()
     entries = tensors.index_event[start:stop]
     earlier = entries[entries < first]
