@@ -235,11 +235,6 @@ class GraphStore:
         offsets, text = (self._read(f"words/{node_type}/{name}") for name in ("offsets", "bytes"))
         return OriginalIds.of_words(offsets, text, self.location, DatasetError)
 
-    def original_words(self, node_type: str) -> list[str] | None:
-        """The ids that the nodes of a type had in the source, where those were words; all in memory."""
-        ids = self.original_ids(node_type)
-        return None if ids is None or ids.numbers is not None else ids.array().tolist()
-
     def node_table(self, node_type: str) -> NodeTable:
         """All arrays of a node type in memory; `original_id` are numbers or words, None where ids are row numbers."""
         arrays = {name: self._read(f"nodes/{node_type}/{name}") for name in self.node_arrays(node_type)}

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from graphprep.errors import UsageError
-from pipelines.commands.common import print_json, show
+from pipelines.commands.common import print_json, show, show_store
 
 if TYPE_CHECKING:
     from graphprep.datasets.importing.event_options import EventOptions
@@ -49,16 +49,7 @@ def without_work_options(options: dict[str, Any]) -> dict[str, Any]:
 
 def show_event_store(outcome: EventStoreOutcome, json_output: bool) -> None:
     """Print which event store there is now."""
-    store = outcome.store
-    document = {
-        "dataset": store.name,
-        "location": store.location,
-        "reused": outcome.reused,
-        "key": store.key,
-        "nodes": store.num_nodes,
-        "events": store.num_events,
-    }
-    show(document, f"{'up to date' if outcome.reused else 'wrote'}: {store.location}", json_output)
+    show_store(outcome, json_output, events=outcome.store.num_events)
 
 
 OF_EVENT_CACHES = ("method", "imbalance", "seed")
