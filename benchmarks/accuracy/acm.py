@@ -3,7 +3,7 @@
 Mean over seeds on 1 and on 4 parts, R-GCN with a weight a relation and with 2 bases. Prints a table, writes JSON with
 --out.
 
-    python -m benchmarks.acm_accuracy FOLDER        with pa.txt, ps.txt, p_feat.npz, a_feat.npz, labels.npy, *_20.npy
+    python -m benchmarks.accuracy.acm FOLDER        with pa.txt, ps.txt, p_feat.npz, a_feat.npz, labels.npy, *_20.npy
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import scotch_mapping
 from benchmarks.measured import SECONDS_BETWEEN_LOOKS, held_by, tree
+from benchmarks.partitioning import scotch_mapping
 from graphprep.core import csr
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
 from graphprep.datasets.generators import grid, rmat, sbm

@@ -25,7 +25,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from benchmarks import graphs, scotch_mapping
+from benchmarks import graphs
+from benchmarks.partitioning import scotch_mapping
 from graphprep.core import csr
 from graphprep.core.types import Csr
 from graphprep.errors import PartitionError

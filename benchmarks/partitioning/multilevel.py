@@ -32,9 +32,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import graphs, partition_quality
+from benchmarks import graphs
 from benchmarks.measured import measured
-from benchmarks.partition_quality import (
+from benchmarks.partitioning import quality as partition_quality
+from benchmarks.partitioning.quality import (
     IMBALANCE,
     ROW_BYTES,
     SEEDS,

@@ -1,6 +1,6 @@
 """Ranks of the nodes of streams: events that cross ranks, and load over time, beside random and static METIS parts.
 
-    python -m benchmarks.stream_partition --edges CollegeMsg.txt --out docs/figures/stream_partition.json
+    python -m benchmarks.temporal.stream_partition --edges CollegeMsg.txt --out docs/figures/stream_partition.json
 
 METIS divides the graph of all events, with events between a pair as the weight of its edge and ends of events as the
 weight of a node; it knows nothing of time. Load is ends of events of a rank over the mean, in each of 64 stretches of

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.cache_writing import OURS, prepare, run
+from benchmarks.storage.cache_writing import OURS, prepare, run
 
 OPEN_MILLISECONDS, SHARE_OF_MEMMAP = 50.0, 0.80
 READ = """

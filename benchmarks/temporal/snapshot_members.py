@@ -1,6 +1,6 @@
 """Nodes of the ranks that share a group of snapshots: halo rows by METIS, by the stream partitioner, and at random.
 
-    python -m benchmarks.snapshot_members --edges CollegeMsg.txt --out docs/figures/snapshot_members.json
+    python -m benchmarks.temporal.snapshot_members --edges CollegeMsg.txt --out docs/figures/snapshot_members.json
 
 Halo rows are rows of other ranks that all ranks need for one product in all snapshots; rows are those of a rank in all
 snapshots, the most over the mean.

@@ -9,7 +9,7 @@ the groups change are not counted.
 A second part measures two workers on one rank: the seconds of an epoch with one and with two, and for how long one
 worker's sparse product ran beside the other one's dense product.
 
-    python -m benchmarks.snapshot_groups EDGES [--ranks 2 4] [--models tgcn gclstm evolvegcn] [--out FILE.json]
+    python -m benchmarks.temporal.snapshot_groups EDGES [--ranks 2 4] [--models tgcn gclstm evolvegcn] [--out FILE.json]
 
 EDGES is CollegeMsg.txt of SNAP: lines of source, destination and second. Prints a table, writes JSON with --out.
 Returns 1 if balanced groups take more than 1.05 of the mean, or ranks have other losses than one rank.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import published_accuracy
+from benchmarks.accuracy import published as published_accuracy
 from graphprep.datasets import registry
 
 

@@ -1,6 +1,6 @@
 """Seconds and peak memory of a generated stream of events: generated, sorted and stored, then prepared for training.
 
-    python -m benchmarks.event_stream --events 20000000 --memory 1GB --out docs/figures/event_stream.json
+    python -m benchmarks.temporal.event_stream --events 20000000 --memory 1GB --out docs/figures/event_stream.json
 
 Every step is the command itself in a process of its own, with `--memory`; what counts is its anonymous and shared
 memory (mapped files are the page cache's). Events come out of order, so the store is made by runs that are merged.

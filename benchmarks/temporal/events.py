@@ -1,7 +1,7 @@
 """TGN and EdgeBank on a stream of events: AP and MRR of several seeds, on ranks that are divided in several ways.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.temporal_events CollegeMsg.txt --out docs/figures/temporal_events.json
-    OMP_NUM_THREADS=1 python -m benchmarks.temporal_events CollegeMsg.txt --seeds 5 --parallel 1,1,1 1,1,4
+    OMP_NUM_THREADS=1 python -m benchmarks.temporal.events CollegeMsg.txt --out docs/figures/temporal_events.json
+    OMP_NUM_THREADS=1 python -m benchmarks.temporal.events CollegeMsg.txt --seeds 5 --parallel 1,1,1 1,1,4
 
 The file has a line `source destination time` an event. Split 70/15/15 by time, batches of 200 events in all runs,
 negatives of all nodes that are a destination, one an event for AP and 49 for MRR. The test has the weights of the epoch

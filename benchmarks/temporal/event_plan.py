@@ -1,6 +1,6 @@
 """What `graphprep plan` says of a cache of events, beside a short run: seconds of an epoch, bytes of rows, and memory.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.event_plan CollegeMsg.txt --out docs/figures/event_plan.json
+    OMP_NUM_THREADS=1 python -m benchmarks.temporal.event_plan CollegeMsg.txt --out docs/figures/event_plan.json
 
 The file has a line `source destination time` an event. Each division of the ranks is planned, and then trained for some
 rounds on this machine. Seconds are those of the fastest round, in which other programs took the least; bytes are those
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.temporal_events import make_cache, train
+from benchmarks.temporal.events import make_cache, train
 from pipelines.planning.events import plan_events
 
 ROUNDS = 3

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import graphs
-from benchmarks.remote_rows import BATCH_SIZE, FANOUTS, input_nodes, sampler_of
+from benchmarks.mini_batches.remote_rows import BATCH_SIZE, FANOUTS, input_nodes, sampler_of
 from graphprep.core.types import Csr
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition
