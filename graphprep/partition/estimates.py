@@ -9,13 +9,15 @@ from graphprep.partition.refine.refine import EFFORTS, expected_bytes
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import AUTO
 from graphprep.system import memory
-from graphprep.system.threads import workers_for
+from graphprep.system.threads import cores, workers_for
 from graphprep.topology import Topology
 
 METIS_EDGES_PER_SECOND = 1.0e6
 """Directed edges that one run of METIS gets through on one core; other methods are not far off or quicker."""
 VISITS_PER_SECOND = 2.0e7
 """Nets that refinement visits in a second. Most runs end before they have spent all their visits."""
+SEQUENTIAL_SHARE = 0.3
+"""of the time of a run of refinement, which one thread spends on moves and coarse levels; all cores share the rest"""
 SECONDS_PER_EDGE = 2e-7
 """of all other passes over the edges"""
 BYTES_PER_EDGE, BYTES_PER_NODE = 4, 64
@@ -138,7 +140,8 @@ def estimate(
         runs_at_a_time = min(runs_at_a_time, effort.num_refined(both_ways))
         refining_bytes = runs_at_a_time * run_bytes
         visits = max(effort.visits * 2 * both_ways, effort.least_visits)
-        refining_seconds = effort.runs(both_ways) * visits / VISITS_PER_SECOND / runs_at_a_time
+        share = SEQUENTIAL_SHARE + (1 - SEQUENTIAL_SHARE) * runs_at_a_time / max(runs_at_a_time, cores())
+        refining_seconds = effort.runs(both_ways) * visits / VISITS_PER_SECOND * share / runs_at_a_time
     graph_bytes = _graph_bytes(request, num_nodes, num_edges, directed=directed)
     start_seconds = starts / max(1, starts_at_a_time) * both_ways / METIS_EDGES_PER_SECOND
     return Estimate(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,7 +29,7 @@ from graphprep.partition.refine.refine import (
 )
 from graphprep.partition.result import Candidate
 from graphprep.system import memory, progress
-from graphprep.system.threads import side_by_side, workers_for
+from graphprep.system.threads import cores, side_by_side, workers_for
 from graphprep.traffic import SHARE_BEFORE_HALO, capacities
 
 SEED_STEP = 7919
@@ -47,6 +48,8 @@ class Recombination:
     """float64 [P, C]: the limit of each part"""
     workers: int
     """runs side by side"""
+    threads: Executor | None = None
+    """that all runs share to look for moves; None where each has its own thread only"""
 
     @classmethod
     def of(cls, task: PartitionTask) -> Recombination:
@@ -70,6 +73,12 @@ class Recombination:
 
     def run(self, starts: Sequence[Evaluated]) -> list[Evaluated]:
         """All refined and combined partitions, in the order of the runs; `starts` are sorted, the best first."""
+        if cores() == 1:
+            return self._generations(starts)
+        with ThreadPoolExecutor(cores()) as threads:
+            return replace(self, threads=threads)._generations(starts)
+
+    def _generations(self, starts: Sequence[Evaluated]) -> list[Evaluated]:
         count = self.effort.num_refined(len(self.nets.pins))
         results = side_by_side(
             [partial(self._run, f"{start.candidate.method}, refined", start) for start in starts[:count]],
@@ -133,6 +142,7 @@ class Recombination:
             objective=objective,
             seed=request.seed + SEED_STEP * generation,
             advance=advance,
+            threads=self.threads,
         )
         assignment = refinement.run(
             self.nets,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TypeVar
 
 Piece = TypeVar("Piece")
@@ -56,3 +56,10 @@ def side_by_side(pieces: Sequence[Callable[[], Result]], *, workers: int) -> lis
     if workers == 1 or len(pieces) < 2:
         return [piece() for piece in pieces]
     return list(map_in_order(lambda piece: piece(), pieces, workers=workers))
+
+
+def each(function: Callable[[Piece], Result], pieces: Sequence[Piece], threads: Executor | None) -> list[Result]:
+    """The result of each piece, computed by `threads`, or here where there are none or only one piece."""
+    if threads is None or len(pieces) < 2:
+        return [function(piece) for piece in pieces]
+    return [future.result() for future in [threads.submit(function, piece) for piece in pieces]]

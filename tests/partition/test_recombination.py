@@ -37,7 +37,7 @@ def starts(effort: str, count: int, minimise: str = "slowest") -> tuple[Partitio
 @pytest.mark.parametrize("small_pins", [0, 10**9])
 def test_the_best_is_combined_with_each_of_the_others(small_pins: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against combinations that are skipped, and against as many starts for large graphs as for small ones."""
-    monkeypatch.setattr(refine, "SMALL_PINS", small_pins)
+    monkeypatch.setitem(refine.EFFORTS, "best", replace(refine.EFFORTS["best"], small_pins=small_pins))
     task, ways = starts("best", 4)
     count = 4 if small_pins else 3
     made = Recombination.of(task).run(ways)
@@ -50,11 +50,15 @@ def test_the_best_is_combined_with_each_of_the_others(small_pins: int, monkeypat
     assert all(limit.met for limit in made[-1].result.quality.limits)
 
 
-def test_the_default_refines_two_starts_and_combines_none() -> None:
-    """Guards against a default that takes as long as best."""
+@pytest.mark.parametrize(("small_pins", "count"), [(0, 1), (10**9, 2)])
+def test_the_default_refines_few_starts_and_combines_none(
+    small_pins: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against a default that takes as long as best, and against two runs on large graphs."""
+    monkeypatch.setitem(refine.EFFORTS, "default", replace(refine.EFFORTS["default"], small_pins=small_pins))
     task, ways = starts("default", 3)
     assert [way.candidate.method for way in Recombination.of(task).run(ways)] == [
-        f"{way.candidate.method}, refined" for way in ways[:2]
+        f"{way.candidate.method}, refined" for way in ways[:count]
     ]
 
 
@@ -64,6 +68,7 @@ def test_side_by_side_or_one_after_another_is_the_same(monkeypatch: pytest.Monke
     found = []
     for workers in (1, 3):
         monkeypatch.setattr(recombination, "workers_for", lambda *_, workers=workers: workers)
+        monkeypatch.setattr(recombination, "cores", lambda workers=workers: workers)
         found.append([way.result.assignment.tolist() for way in Recombination.of(task).run(ways)])
     assert found[0] == found[1]
 

@@ -10,16 +10,20 @@ Letters: X nodes of the finer level, C limits.
 
 from __future__ import annotations
 
-from typing import Any
+from concurrent.futures import Executor
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from graphprep.partition.refine.hypergraph import Hypergraph
+from graphprep.system.threads import each
 
 VISIT_BLOCK = 64
 """nodes that are visited in order of their numbers; blocks of them come in random order"""
+PIECES = 32
+"""of nodes at most, that threads share"""
 HUB_PINS = 2048
 """nets with more pins say little about clusters and take long to visit"""
 
@@ -34,6 +38,16 @@ def shuffled_blocks(nodes: NDArray[Any], rng: np.random.Generator) -> NDArray[An
     return np.concatenate([rng.permutation(blocks).ravel(), nodes[whole:]])
 
 
+class _Clusters(NamedTuple):
+    """Clusters while they grow. Those of two parts share no element."""
+
+    label_X: NDArray[np.int32]
+    size_X: NDArray[np.int32]
+    held_XC: NDArray[np.float64]
+    rating_X: NDArray[np.float64]
+    """work space, 0 between two nodes"""
+
+
 def cluster(
     nets: Hypergraph,
     part_X: NDArray[np.int32],
@@ -42,6 +56,7 @@ def cluster(
     most_C: NDArray[np.float64],
     nodes_a_cluster: int,
     seed: int,
+    threads: Executor | None = None,
 ) -> tuple[NDArray[np.int32], int]:
     """The coarse node of each node, and how many there are.
 
@@ -52,27 +67,35 @@ def cluster(
         most_C: what a cluster may weigh.
         nodes_a_cluster: most nodes of this level in a cluster.
         seed: of the order of visits.
+        threads: that share the parts; the clusters do not depend on them.
     """
-    order_X = shuffled_blocks(np.arange(nets.num_nodes, dtype=np.int32), np.random.default_rng(seed))
-    coarse_X, count = _cluster(
-        order_X,
-        nets.is_mirrored,
-        nets.first_X,
-        nets.root_M(),
-        nets.weight_M,
-        nets.pin_ptr,
-        nets.pins,
-        *nets.incidence(),
-        part_X,
-        weight_XC,
-        most_C,
-        nodes_a_cluster,
+    clusters = _Clusters(
+        label_X=np.arange(nets.num_nodes, dtype=np.int32),
+        size_X=np.ones(nets.num_nodes, np.int32),
+        held_XC=weight_XC.copy(),
+        rating_X=np.zeros(nets.num_nodes),
     )
+    shape = (nets.is_mirrored, nets.first_X, nets.root_M(), nets.weight_M, nets.pin_ptr, nets.pins, *nets.incidence())
+
+    def join(order: NDArray[np.int32]) -> None:
+        _join(order, *shape, part_X, weight_XC, most_C, nodes_a_cluster, clusters)
+
+    rng = np.random.default_rng(seed)
+    each(join, [shuffled_blocks(nodes, rng) for nodes in _by_part(part_X)], threads)
+    coarse_X, count = _numbered(clusters.label_X)
     return coarse_X, int(count)
 
 
+def _by_part(part_X: NDArray[np.int32]) -> list[NDArray[np.int32]]:
+    """Nodes in pieces of whole parts, int32, ascending in each part; one is about 1 / PIECES of them, or a part."""
+    nodes = np.argsort(part_X, kind="stable").astype(np.int32)
+    begins = np.flatnonzero(np.diff(part_X[nodes], prepend=-1))
+    wanted = np.arange(1, PIECES) * len(nodes) // PIECES
+    return np.split(nodes, np.unique(begins[np.searchsorted(begins, wanted, side="right") - 1])[1:])
+
+
 @njit(cache=True, nogil=True)
-def _cluster(
+def _join(
     order: Any,
     is_mirrored: Any,
     first: Any,
@@ -86,13 +109,11 @@ def _cluster(
     weight_XC: Any,
     most_C: Any,
     nodes_a_cluster: Any,
-) -> Any:
-    num_nodes, num_limits = weight_XC.shape
-    label = np.arange(num_nodes).astype(np.int32)
-    size = np.ones(num_nodes, np.int32)
-    held = weight_XC.copy()
-    rating = np.zeros(num_nodes, np.float64)
-    touched = np.empty(num_nodes, np.int32)
+    clusters: Any,
+) -> None:
+    label, size, held, rating = clusters
+    num_limits = weight_XC.shape[1]
+    touched = np.empty(len(order), np.int32)
     for node in order:
         if size[label[node]] > 1:
             continue
@@ -136,6 +157,12 @@ def _cluster(
             size[best] += 1
             for c in range(num_limits):
                 held[best, c] += weight_XC[node, c]
+
+
+@njit(cache=True, nogil=True)
+def _numbered(label: Any) -> Any:
+    """Numbers of clusters in the order of their first nodes; the number of each node, and how many there are."""
+    num_nodes = len(label)
     number = np.full(num_nodes, -1, np.int32)
     coarse = np.empty(num_nodes, np.int32)
     count = 0

@@ -21,6 +21,7 @@ Letters: N nodes, X nodes of a level, P parts, C limits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,11 +29,11 @@ from numpy.typing import NDArray
 
 from graphprep.core.csr import index_dtype
 from graphprep.partition.methods.base import NodeLoad
-from graphprep.partition.refine import link_loads
+from graphprep.partition.refine import link_loads, parallel
 from graphprep.partition.refine import refine_kernels as kernels
 from graphprep.partition.refine.coarsen import cluster, shuffled_blocks
 from graphprep.partition.refine.hypergraph import Hypergraph, contract, renumbered
-from graphprep.partition.refine.refine_kernels import Links, Pins, Scratch, State
+from graphprep.partition.refine.refine_kernels import Links, Pins, State
 
 NODES_A_CLUSTER = 8
 COARSEST = 40
@@ -43,7 +44,6 @@ SHRINKS = 0.85
 """coarsening ends at a level that keeps more than this share of the finer level's nodes"""
 COOLER = 0.4
 """factor of the temperature from one generation to the next"""
-SMALL_PINS = 200_000
 SAMPLED_NODES = 2000
 """nodes by whose gains the first temperature is set"""
 ROUNDS = 8
@@ -61,7 +61,7 @@ RELIEVED_IN_STEPS = 20_000
 """nodes of a level up to which they leave in such steps; on finer ones little is left to move"""
 LOCALITY_CLUSTER = 1000
 """nodes in a cluster of the renumbering, about one L2 cache of them"""
-BYTES_PER_PIN, BYTES_PER_NET, BYTES_PER_NODE = 20, 45, 100
+BYTES_PER_PIN, BYTES_PER_NET, BYTES_PER_NODE = 20, 45, 112
 """memory of one run of refinement beyond the graph: pins on the finest and all coarse levels, of one level the nets
 that each node is in and slots as well; offsets and heads; weights of nodes, and arrays for coarsening"""
 
@@ -106,7 +106,8 @@ class Effort:
     starts: int
     """how many of the initial partitions are refined"""
     small_starts: int
-    """the same for graphs of at most SMALL_PINS pins"""
+    """the same for graphs of at most `small_pins` pins"""
+    small_pins: int
     visits: float
     """to nets in one run, as a multiple of all pins, after which no new round begins"""
     least_visits: int
@@ -123,7 +124,7 @@ class Effort:
 
     def num_refined(self, num_pins: int) -> int:
         """How many initial partitions are refined."""
-        return self.small_starts if num_pins <= SMALL_PINS else self.starts
+        return self.small_starts if num_pins <= self.small_pins else self.starts
 
     def without_annealing(self) -> Effort:
         """The same with improving moves only, so that no run ends worse than it began."""
@@ -139,10 +140,19 @@ ANNEALING_SHARE = 0.7
 """of the visits may be spent on annealing, so that some are left for improving moves and finer levels"""
 
 EFFORTS = {
-    "fast": Effort(starts=1, small_starts=1, visits=4, least_visits=1_000_000, annealed_pins=0, annealing_rounds=0),
+    "fast": Effort(
+        starts=1,
+        small_starts=1,
+        small_pins=0,
+        visits=4,
+        least_visits=1_000_000,
+        annealed_pins=0,
+        annealing_rounds=0,
+    ),
     "default": Effort(
-        starts=2,
+        starts=1,
         small_starts=2,
+        small_pins=300_000,
         visits=8,
         least_visits=5_000_000,
         annealed_pins=100_000,
@@ -152,6 +162,7 @@ EFFORTS = {
     "best": Effort(
         starts=3,
         small_starts=6,
+        small_pins=200_000,
         visits=200,
         least_visits=100_000_000,
         annealed_pins=400_000,
@@ -184,6 +195,7 @@ class Refinement:
         objective: Objective,
         seed: int,
         advance: Callable[[int], None] = lambda _: None,
+        threads: Executor | None = None,
     ) -> None:
         """Prepare for runs on one topology.
 
@@ -194,20 +206,12 @@ class Refinement:
             objective: one of OBJECTIVES.
             seed: of all random choices.
             advance: called with numbers of visits.
+            threads: that look for moves beside this one, which makes them; the assignment does not depend on them.
         """
-        num_parts, num_groups = links.enter_PK.shape
         self.links, self.most_PC, self.effort, self.objective = links, most_PC, effort, objective
-        self.advance = advance
+        self.advance, self.threads = advance, threads
         self.rng = np.random.default_rng(seed)
-        self.scratch = Scratch(
-            sent_P=np.zeros(num_parts),
-            sent_K=np.zeros(num_groups),
-            got_P=np.zeros(num_parts),
-            saved_P=np.zeros(num_parts),
-            saved_K=np.zeros(num_groups),
-            touched_P=np.zeros(num_parts, np.int64),
-            is_touched_P=np.zeros(num_parts, np.bool_),
-        )
+        self.scratch = parallel.scratch_for(links)
         self.visits = 0
         self.most_visits = 0
         self.has_annealed = False
@@ -270,6 +274,7 @@ class Refinement:
             most_C=np.empty(0),
             nodes_a_cluster=LOCALITY_CLUSTER,
             seed=int(self.rng.integers(2**31)),
+            threads=self.threads,
         )
         return np.lexsort((cluster_N, part_N))
 
@@ -293,6 +298,7 @@ class Refinement:
                 most_C=most_C,
                 nodes_a_cluster=NODES_A_CLUSTER,
                 seed=int(self.rng.integers(2**31)),
+                threads=self.threads,
             )
             if count > SHRINKS * nets.num_nodes:
                 break
@@ -332,7 +338,7 @@ class Refinement:
             if not len(order) or not self._rescale(steps) or self.visits >= self.most_visits:
                 return
             active_X[order] = False
-            moves = self._visit(order, state, active_X, 0.0)
+            moves = sum(self._visit_movable(batch, state, active_X) for batch in parallel.batches(order))
             boundary_X |= active_X
             if moves <= SETTLED * len(order):
                 return
@@ -354,18 +360,26 @@ class Refinement:
 
     def _typical_change(self, nodes: NDArray[np.int64], state: State) -> float:
         """The mean absolute gain of the best moves of these nodes."""
-        gain = np.empty(len(nodes))
-        kernels.move_gains(nodes, state, gain, False)
+        gain = parallel.move_gains(nodes, state, self.threads)
         possible = np.abs(gain[np.isfinite(gain)])
         return float(possible.mean()) if len(possible) else 0.0
+
+    def _visit_movable(self, order: NDArray[np.int64], state: State, active_X: NDArray[np.bool_]) -> int:
+        """Visit those that have a gain on the present state; returns how many moved."""
+        moves = kernels.improve(parallel.movable(order, state, self.threads), state, active_X, 0.0, 0)
+        self._count_visits(order, state)
+        return int(moves)
 
     def _visit(self, order: NDArray[np.int64], state: State, active_X: NDArray[np.bool_], temperature: float) -> int:
         seed = int(self.rng.integers(2**31))
         moves = kernels.improve(order, state, active_X, temperature, seed)
+        self._count_visits(order, state)
+        return int(moves)
+
+    def _count_visits(self, order: NDArray[np.int64], state: State) -> None:
         visits = int((np.diff(state.pins.inc_ptr)[order] + np.diff(state.pins.first_X)[order]).sum())
         self.visits += visits
         self.advance(visits)
-        return int(moves)
 
     def _relieve(
         self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64], *, step: float = 1.0
@@ -389,8 +403,7 @@ class Refinement:
                 limits = state.limits
             self._rescale(self.objective.steps[0])
             leaving = np.flatnonzero(((weight_XC > 0) & over_PC[part_X]).any(axis=1))
-            gain = np.empty(len(leaving))
-            kernels.move_gains(leaving, state, gain, True)
+            gain = parallel.move_gains(leaving, state, self.threads, easing=True)
             relief = (weight_XC[leaving] / limits.most_PC[part_X[leaving]] * over_PC[part_X[leaving]]).max(axis=1)
             order = leaving[np.argsort(-gain / relief, kind="stable")]
             first = max(1, round(step * len(order)))
@@ -400,8 +413,11 @@ class Refinement:
     def _state(self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> State:
         """The state of a level, with its slots filled and the loads of links set."""
         num_parts = len(self.most_PC)
-        num_slots = int(np.minimum(np.diff(nets.pin_ptr), num_parts).sum())
+        slot_ptr = np.zeros(nets.num_nets + 1, np.int64)
+        np.cumsum(np.minimum(np.diff(nets.pin_ptr), num_parts), out=slot_ptr[1:])
+        num_slots = int(slot_ptr[-1])
         head_M4 = np.zeros((nets.num_nets, 4), index_dtype(num_slots))
+        head_M4[:, kernels.BEGIN] = slot_ptr[:-1]
         head_M4[:, kernels.WEIGHT] = nets.weight_M
         inc_ptr, inc = nets.incidence()
         pins = Pins(
@@ -414,8 +430,7 @@ class Refinement:
             head_M4=head_M4,
             slots=np.zeros(num_slots, np.int32),
         )
-        kernels.fill_slots(pins, part_X, num_parts)
-        kernels.count_rows(pins, self.links)
+        parallel.count_pins(pins, part_X, self.links, self.threads)
         limits = link_loads.limits_of(part_X, weight_XC, self.most_PC)
         return State(pins=pins, part_X=part_X, links=self.links, limits=limits, scratch=self.scratch)
 

@@ -127,6 +127,7 @@ class Scratch(NamedTuple):
     """what a node in each part saves, since the part has the row already"""
     saved_K: NDArray[np.float64]
     """the same for groups"""
+    one_P: NDArray[np.float64]
     touched_P: NDArray[np.int64]
     is_touched_P: NDArray[np.bool_]
 
@@ -142,22 +143,28 @@ class State(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def fill_slots(pins: Pins, part_X: Any, num_parts: Any) -> None:
-    """Fill heads and slots; WEIGHT is there already."""
-    at = 0
-    for net in range(len(pins.root_M)):
+def fill_slots(pins: Pins, part_X: Any, links: Links, begin: Any, end: Any) -> None:
+    """Fill heads and slots of nets `begin` to `end`, and add their rows to `rows_PL`; BEGIN and WEIGHT are there.
+
+    The loads of links are left as they are: `set_rows` sets them when all nets are counted.
+    """
+    num_parts = len(links.rows_PL)
+    found = np.empty(num_parts, np.int64)
+    for net in range(begin, end):
         head = pins.head_M4[net]
-        size = pins.pin_ptr[net + 1] - pins.pin_ptr[net]
-        head[BEGIN], head[HOME] = at, part_X[pins.root_M[net]]
-        if size >= num_parts:
-            head[USED] = DENSE
-            pins.slots[at : at + num_parts] = 0
-            at += num_parts
-        else:
-            head[USED] = 0
-            at += size
+        head[HOME] = part_X[pins.root_M[net]]
+        is_dense = pins.pin_ptr[net + 1] - pins.pin_ptr[net] >= num_parts
+        head[USED] = DENSE if is_dense else 0
+        if is_dense:
+            pins.slots[head[BEGIN] : head[BEGIN] + num_parts] = 0
         for i in range(pins.pin_ptr[net], pins.pin_ptr[net + 1]):
             _put(head, pins.slots, np.int64(part_X[pins.pins[i]]))
+        home, weight = np.int64(head[HOME]), np.int64(head[WEIGHT])
+        count = _parts_of(head, pins.slots, found)
+        for i in range(count):
+            if found[i] != home:
+                row, column = leg_of(links, home, found[i], found[:i])
+                links.rows_PL[row, column] += weight
 
 
 @njit(cache=True, nogil=True)
@@ -281,14 +288,13 @@ def add_legs(links: Links, home: Any, parts: Any, rows: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def count_rows(pins: Pins, links: Links) -> None:
-    """Set the loads of links from the slots."""
-    found = np.empty(len(links.rows_PL), np.int64)
+def set_rows(links: Links, rows_PL: Any) -> None:
+    """Set the loads of links from the rows of all legs."""
     clear_loads(links)
-    for net in range(len(pins.root_M)):
-        head = pins.head_M4[net]
-        count = _parts_of(head, pins.slots, found)
-        add_legs(links, np.int64(head[HOME]), found[:count], np.int64(head[WEIGHT]))
+    for p in range(rows_PL.shape[0]):
+        for q in range(rows_PL.shape[1]):
+            if rows_PL[p, q] > 0:
+                change(links, p, q, rows_PL[p, q])
 
 
 @njit(cache=True, nogil=True)
@@ -406,6 +412,13 @@ def _groups_of(head: Any, slots: Any, bits_P: Any, leaving: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def _add_where_held(total_P: Any, weight: Any, each_P: Any, count_P: Any) -> None:
+    """Add `weight` times `each_P` where a net has pins; without a branch, so that several parts are done at once."""
+    for part in range(len(total_P)):
+        total_P[part] += weight * each_P[part] * (count_P[part] > 0)
+
+
+@njit(cache=True, nogil=True)
 def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
     """The target part with the greatest gain by prices, and that gain; -1 if no move is allowed.
 
@@ -421,24 +434,30 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
     sent_K, saved_K = scratch.sent_K, scratch.saved_K
     touched_P, is_touched_P = scratch.touched_P, scratch.is_touched_P
     slots, last_PP, enter_PK = pins.slots, links.last_PP, links.enter_PK
-    touched, base = np.int64(0), 0.0
+    touched, base, is_dense = np.int64(0), 0.0, False
     for net in range(pins.first_X[node], pins.first_X[node + 1]):
         head = pins.head_M4[net]
         begin, used, weight = head[BEGIN], head[USED], head[WEIGHT]
-        for i in range(num_parts if used == DENSE else used):
-            slot = slots[begin + i]
-            if slot > 0:
-                q = i if used == DENSE else slot >> COUNT_BITS
-                if not is_touched_P[q]:
-                    is_touched_P[q] = True
-                    touched_P[touched] = q
-                    touched += 1
-                sent_P[q] += weight
+        if used == DENSE:
+            _add_where_held(sent_P, np.float64(weight), scratch.one_P, slots[begin : begin + num_parts])
+            is_dense = True
+        for i in range(used):  # none if DENSE
+            q = slots[begin + i] >> COUNT_BITS
+            if not is_touched_P[q]:
+                is_touched_P[q] = True
+                touched_P[touched] = q
+                touched += 1
+            sent_P[q] += weight
         for word in range(words):
             bits = _groups_of(head, slots, links.group_bits_PW[:, word], np.int64(-1))
             for group in range(WORD * word, min(WORD * (word + 1), num_groups)):
                 sent_K[group] += weight * np.float64(bits & np.uint64(1))
                 bits >>= np.uint64(1)
+    for q in range(num_parts if is_dense else 0):
+        if sent_P[q] > 0.0 and not is_touched_P[q]:
+            is_touched_P[q] = True
+            touched_P[touched] = q
+            touched += 1
     for k in range(pins.inc_ptr[node], pins.inc_ptr[node + 1]):
         head = pins.head_M4[pins.inc[k]]
         begin, used, p, weight = head[BEGIN], head[USED], head[HOME], head[WEIGHT]
@@ -448,14 +467,13 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
             touched += 1
         got_P[p] += weight
         leaves = False
-        for i in range(num_parts if used == DENSE else used):
-            slot = slots[begin + i]
-            if slot > 0:
-                q, count = (i, slot) if used == DENSE else (slot >> COUNT_BITS, slot & COUNT_MASK)
-                if q == source and count == 1:
-                    leaves = p != source
-                else:
-                    saved_P[q] += weight * last_PP[p, q]
+        if used == DENSE:
+            _add_where_held(saved_P, np.float64(weight), last_PP[p], slots[begin : begin + num_parts])
+            leaves = p != source and slots[begin + source] == 1
+        for i in range(used):  # none if DENSE
+            q, count = slots[begin + i] >> COUNT_BITS, slots[begin + i] & COUNT_MASK
+            saved_P[q] += weight * last_PP[p, q]
+            leaves = leaves or (q == source and count == 1 and p != source)
         leg = links.first_leg_PP[source, p]
         for word in range(words):
             bits = _groups_of(head, slots, links.group_bits_PW[:, word], source)
@@ -632,12 +650,19 @@ def improve(order: Any, state: State, active_X: Any, temperature: Any, seed: Any
 
 
 @njit(cache=True, nogil=True)
+def find_movable(nodes: Any, state: State, is_movable: Any) -> None:
+    """Mark the nodes that have a move of positive gain, by the prices that are set."""
+    for i in range(len(nodes)):
+        target, gain = best_move(nodes[i], state, NO, NO)
+        is_movable[i] = target >= 0 and gain > 0.0
+
+
+@njit(cache=True, nogil=True)
 def move_gains(nodes: Any, state: State, gain: Any, easing: Any) -> None:
-    """The gain of the best move of each node to any part, by prices; -inf where no move is allowed.
+    """The gain of the best move of each node to any part, by the prices that are set; -inf where no move is allowed.
 
     `easing`: a node with no move within the limits may make one that reduces the excess over them.
     """
-    price_moves(state.links)
     for i in range(len(nodes)):
         target, gain[i] = best_move(nodes[i], state, YES, NO)
         if target < 0 and easing:

@@ -11,6 +11,7 @@ from graphprep.partition.refine import link_loads
 from graphprep.partition.refine import refine_kernels as kernels
 from graphprep.partition.refine.hypergraph import row_nets
 from graphprep.partition.refine.legs import links_of, relayed_seconds
+from graphprep.partition.refine.parallel import count_pins
 from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement
 from graphprep.topology import Topology
 from graphprep.topology.rank_groups import RankGroup, ranks_in
@@ -74,7 +75,7 @@ def test_moves_keep_the_counts_and_prices_foresee_them(
     state = relayed(TREES[name], seed, num_nodes, num_edges)
     num_parts = len(state.links.rows_PL)
     state.links.latency_D[:] = 0.0
-    kernels.count_rows(state.pins, state.links)
+    count_pins(state.pins, state.part_X, state.links, None)
     rng = np.random.default_rng(seed)
     for _ in range(10):
         node, anywhere = int(rng.integers(num_nodes)), bool(rng.integers(2))
@@ -89,7 +90,7 @@ def test_moves_keep_the_counts_and_prices_foresee_them(
         if not steep and gain is not None:
             assert cost - kernels.cost_of(state.links) == pytest.approx(gain, abs=1e-9 * max(1.0, cost))
         rows_PL, load_D = state.links.rows_PL.copy(), state.links.load_D.copy()
-        kernels.count_rows(state.pins, state.links)
+        count_pins(state.pins, state.part_X, state.links, None)
         assert np.array_equal(rows_PL, state.links.rows_PL)
         assert load_D == pytest.approx(state.links.load_D, rel=1e-9, abs=1e-15)
 

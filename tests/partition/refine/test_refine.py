@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,8 @@ from graphprep.core import csr
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeChunk
 from graphprep.partition.constraints import node_loads
 from graphprep.partition.methods.base import NodeLoad
-from graphprep.partition.refine import refine, refine_kernels
+from graphprep.partition.refine import parallel, refine, refine_kernels
+from graphprep.partition.refine.coarsen import cluster
 from graphprep.partition.refine.hypergraph import edge_nets, row_nets
 from graphprep.partition.refine.legs import links_of
 from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement, weights_and_limits
@@ -37,6 +39,7 @@ def refined(
     seed: int = 0,
     minimise: str = "slowest",
     other_N: NDArray[np.int32] | None = None,
+    threads: Executor | None = None,
 ) -> tuple[NDArray[np.int32], Refinement]:
     loads = node_loads(np.diff(matrix.indptr), None, imbalance=imbalance)
     shares_P = np.array([rank.speed for rank in topology.ranks])
@@ -47,6 +50,7 @@ def refined(
         effort=EFFORTS[effort],
         objective=OBJECTIVES[minimise],
         seed=seed,
+        threads=threads,
     )
     clean = csr.undirected_simple(matrix) if csr.is_symmetric(matrix) else None
     nets = row_nets(matrix, clean) if balance == "rows" else edge_nets(matrix)
@@ -88,6 +92,40 @@ def test_what_is_counted_on_the_way_is_what_is_judged(
     assert np.array_equal(refinement.links.rows_PL, counted)
     seconds_D = link_seconds(traffic, topology, 1024, balance=balance).seconds_D  # type: ignore[arg-type]
     assert np.allclose(refinement.links.load_D, seconds_D, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("balance", ["rows", "edges"])
+def test_the_number_of_threads_does_not_matter(balance: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against threads that share work arrays, and against pieces and batches that depend on their number."""
+    for name in ("LEAST_NODES", "LEAST_NETS", "LEAST_BATCH"):
+        monkeypatch.setattr(parallel, name, 8)
+    rng = np.random.default_rng(3)
+    matrix = csr_of(random_edges(rng, 1500, 9000, weighted=False, hub=True), 1500)
+    part_N = rng.integers(0, 6, 1500).astype(np.int32)
+    with ThreadPoolExecutor(4) as threads:
+        found = [
+            refined(matrix, part_N, Topology.flat(6), balance=balance, effort="default", threads=some)[0].tolist()
+            for some in (None, threads, threads)
+        ]
+    assert found[0] == found[1] == found[2]
+
+
+def test_clusters_stay_in_their_parts_whatever_the_threads() -> None:
+    """Guards against pieces that cut a part in two, and against parts without nodes."""
+    rng = np.random.default_rng(4)
+    nets = row_nets(csr_of(random_edges(rng, 500, 4000, weighted=False), 500))
+    for part_N in (np.zeros(500), rng.integers(0, 3, 500) * 7, np.arange(500), rng.integers(0, 60, 500)):
+        part_X, clusters = part_N.astype(np.int32), list[list[int]]()
+        for workers in (1, 4):
+            with ThreadPoolExecutor(workers) as threads:
+                coarse_X, count = cluster(
+                    nets, part_X, np.ones((500, 1)), most_C=np.array([9.0]), nodes_a_cluster=8, seed=1, threads=threads
+                )
+            clusters.append(coarse_X.tolist())
+        assert clusters[0] == clusters[1]
+        assert set(clusters[0]) == set(range(count))
+        assert len({(part, coarse) for part, coarse in zip(part_X, coarse_X, strict=True)}) == count
+        assert np.bincount(coarse_X).max() <= 8
 
 
 @pytest.mark.parametrize(("effort", "left"), [("fast", 0.9), ("default", 0.5), ("best", 0.4)])
@@ -199,14 +237,14 @@ def test_neighbours_whose_gains_rise_are_visited_again() -> None:
         part_N = rng.integers(0, 4, num_nodes).astype(np.int32)
         state = refinement._state(row_nets(matrix, matrix), part_N, np.ones((num_nodes, 1)))
         refinement._rescale(0)
-        before, after, everyone = np.empty(num_nodes), np.empty(num_nodes), np.arange(num_nodes)
+        everyone = np.arange(num_nodes)
         node = int(rng.integers(num_nodes))
         source, target = int(part_N[node]), int(part_N[node] + 1) % 4
         is_active = np.zeros(num_nodes, np.bool_)
-        refine_kernels.move_gains(everyone, state, before, False)
+        before = parallel.move_gains(everyone, state, None)
         refine_kernels.move(node, target, state)
         refine_kernels._wake(node, source, target, state.pins, state.part_X, is_active)
-        refine_kernels.move_gains(everyone, state, after, False)
+        after = parallel.move_gains(everyone, state, None)
         is_neighbour = np.isin(everyone, matrix.indices[matrix.indptr[node] : matrix.indptr[node + 1]])
         assert is_active[is_neighbour & (after > before + 1e-9)].all()
         assert is_neighbour[is_active].all()
@@ -269,7 +307,8 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "from graphprep.traffic import LinkModel\n"
         "from graphprep.topology import Topology, resolve\n"
         "from tests.graphs import csr_of, random_edges\n"
-        "rng = np.random.default_rng(0)\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "rng, threads = np.random.default_rng(0), ThreadPoolExecutor(2)\n"
         "for nodes, edges in ((4, 0), (4, 6), (60, 900), (700, 3000)):\n"
         "    matrix = csr_of(random_edges(rng, nodes, edges, weighted=False, hub=True), nodes)\n"
         "    for topology in (Topology.flat(3), resolve('2x2')):\n"
@@ -277,7 +316,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "            for effort in ('fast', 'default'):\n"
         "                for graph in (matrix, undirected_simple(matrix)):\n"
         "                    t.refined(graph, rng.integers(0, topology.num_ranks, nodes).astype(np.int32), topology,\n"
-        "                              effort=effort, balance=balance)\n"
+        "                              effort=effort, balance=balance, threads=threads)\n"
         "for parts in (3, 12):\n"
         "    rows = rng.integers(0, 9, (parts, parts)) * (1 - np.eye(parts, dtype=int))\n"
         "    best_mapping(rows, links_of(LinkModel.of(Topology.flat(parts)), 8), np.full(parts, 1 / parts), seed=0)\n"
