@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import graphs
-from benchmarks.edge_cut import equal_links
+from benchmarks.partitioning.edge_cut import equal_links
 from graphprep.core.types import Csr
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from graphprep.errors import UsageError
 from graphprep.system import home, progress
-from graphprep.system.atomic import REPLACED_PREFIX, is_locked, locked_if_free
+from graphprep.system.files.atomic import REPLACED_PREFIX, is_locked, locked_if_free
 from graphprep.system.home_contents import Item, Kind, contents
 
 Fate = Literal["kept", "removed", "to remove", "in use"]

@@ -9,7 +9,7 @@ from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.errors import UsageError
 from graphprep.report.summary.cache_summary import bottleneck_of, quality_of, what_if
 from graphprep.report.summary.verdict import beside_metis, compared_verdict
-from graphprep.system.retry_replaced import read_again_if_replaced
+from graphprep.system.files.retry_replaced import read_again_if_replaced
 from graphprep.topology import Topology, resolve
 from pipelines.look import likely_folder
 

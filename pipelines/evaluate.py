@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.errors import UsageError
+from graphprep.system.files.retry_replaced import read_again_if_replaced
 from graphprep.system.home import require_cache
-from graphprep.system.retry_replaced import read_again_if_replaced
 from pipelines.look import likely_folder
 
 GROUPS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}

@@ -14,9 +14,9 @@ from graphprep.interop.export.format import ExportFormat, ExportSizes
 from graphprep.interop.export.formats import export_format
 from graphprep.interop.export.marker import marker_of, missing_files, read_marker, says, write_marker
 from graphprep.system import home, progress
-from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder, sweep
-from graphprep.system.output_path import checked_target
-from graphprep.system.retry_replaced import read_again_if_replaced
+from graphprep.system.files.atomic import PARTIAL_PREFIX, publish_folder, sweep
+from graphprep.system.files.output_path import checked_target
+from graphprep.system.files.retry_replaced import read_again_if_replaced
 from pipelines.estimate import Estimate
 from pipelines.look import likely_folder
 from pipelines.step import ABSENT, Existing, State, run_step

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from graphprep.store.sort import BYTES_PER_EDGE
 from graphprep.store.store import STORE_KIND, GraphStore
 from graphprep.system import home, progress
-from graphprep.system.output_path import kind_of
+from graphprep.system.files.output_path import kind_of
 from pipelines.estimate import Estimate, GraphSize
 from pipelines.step import Existing, State
 from pipelines.store_step import EDGES_PER_SECOND, StoreOptions, StoreOutcome, StoreStep, key_of_store

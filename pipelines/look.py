@@ -10,9 +10,9 @@ from graphprep.cache.format import CACHE_KIND, MANIFEST, ZARR_JSON
 from graphprep.errors import CacheError, UsageError
 from graphprep.system import home, progress
 from graphprep.system.executor import Executor
-from graphprep.system.output_path import kind_of
-from graphprep.system.regular_file import regular_file
-from graphprep.system.retry_replaced import read_again_if_replaced
+from graphprep.system.files.output_path import kind_of
+from graphprep.system.files.regular_file import regular_file
+from graphprep.system.files.retry_replaced import read_again_if_replaced
 
 Kind = Literal["store", "cache", "node", "event-store", "events"]
 
@@ -116,7 +116,7 @@ def _event_summary(kind: Kind, location: Path) -> dict[str, Any]:
 
 def write_page(page: str, target: Path) -> None:
     """Write a page; it appears whole or not at all."""
-    from graphprep.system.atomic import published_file
+    from graphprep.system.files.atomic import published_file
 
     with published_file(target) as file:
         file.write(page.encode())

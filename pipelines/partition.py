@@ -35,9 +35,9 @@ from graphprep.plan.rates import Rates
 from graphprep.plan.rates_file import read_with_digest
 from graphprep.store.store import GraphStore, open_store
 from graphprep.system import home, memory, progress
-from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder, sweep
 from graphprep.system.executor import Executor
-from graphprep.system.output_path import checked_target, may_replace
+from graphprep.system.files.atomic import PARTIAL_PREFIX, publish_folder, sweep
+from graphprep.system.files.output_path import checked_target, may_replace
 from graphprep.system.packages import installed_version
 from graphprep.topology import Topology, resolve
 from graphprep.version import __version__

@@ -8,7 +8,7 @@ from typing import Any
 from graphprep.interop.training_run import PAGE, TrainingRun
 from graphprep.report.pages import run_page
 from graphprep.report.summary.run_summary import run_summary
-from graphprep.system.output_path import checked_file
+from graphprep.system.files.output_path import checked_file
 from pipelines.look import write_page
 
 

@@ -26,7 +26,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from graphprep.errors import GraphprepError
 from graphprep.system import progress
-from graphprep.system.atomic import locked
+from graphprep.system.files.atomic import locked
 from pipelines.estimate import Estimate
 
 Result = TypeVar("Result")

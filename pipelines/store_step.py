@@ -20,9 +20,9 @@ from graphprep.store.convert import ANYWAY, graph_to_store, scratch_of
 from graphprep.store.location import existing_kind, store_place, work_beside
 from graphprep.store.store import STORE_FORMAT, GraphStore
 from graphprep.system import home
-from graphprep.system.atomic import sweep
 from graphprep.system.executor import Executor
-from graphprep.system.output_path import kind_of
+from graphprep.system.files.atomic import sweep
+from graphprep.system.files.output_path import kind_of
 from graphprep.version import __version__
 from pipelines.estimate import Estimate, GraphSize
 from pipelines.step import ABSENT, Existing, State, key_of, run_step

@@ -45,7 +45,7 @@ def _seem_on_disk(file: int) -> None:
 
 
 # What is written is fsynced, which takes some 5 ms a file, and caches have hundreds. Only a loss of power would show
-# the difference; tests/system/test_atomic.py looks at when it is called.
+# the difference; tests/system/files/test_atomic.py looks at when it is called.
 os.fsync = _seem_on_disk
 
 KERNEL_FOLDERS = ("cache", "core", "partition", "traffic")

@@ -40,10 +40,10 @@ from graphprep.store import external_sort, sort
 from graphprep.store.store import GraphStore
 from graphprep.system import home, progress
 from pipelines.extend import extend_store
-from pipelines.extend_parts import plan_extended
 from pipelines.generate import generate_graph
 from pipelines.ingest import fetch_dataset
 from pipelines.partition import plan_partition, run_partition
+from pipelines.repartition.extend_parts import plan_extended
 from pipelines.run.run import run_pipeline
 
 LABEL = "flat-3"

@@ -31,9 +31,9 @@ from benchmarks.network.ranks import train_all
 from graphprep.plan.search import SEARCHED, Budget, Candidate, best, trainings_to_search
 from graphprep.plan.trainer_memory import Refusal
 from graphprep.plan.training import TrainingPlan
-from pipelines.plan import predict
-from pipelines.plan_best import candidate_of
-from pipelines.plan_counts import counts_of_cache
+from pipelines.planning.best import candidate_of
+from pipelines.planning.counts import counts_of_cache
+from pipelines.planning.plan import predict
 
 MACHINES = {
     "2x1-even": (1, (20.0, 20.0)),

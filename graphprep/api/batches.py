@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from graphprep.interop.batch_loader import BatchLoader
     from graphprep.interop.batch_request import BatchOptions
     from graphprep.sampling.graph import TimesOf
-    from graphprep.sampling.sampler import Fanouts, TimeStrategy
+    from graphprep.sampling.samplers.neighbour import Fanouts, TimeStrategy
 
 
 @library_call(CallOptions)
@@ -219,7 +219,7 @@ def _options(
         UsageError: a value is out of its range.
     """
     from graphprep.interop.batch_request import SAMPLERS, BatchOptions, check_whole
-    from graphprep.sampling.sampler import SamplingOptions
+    from graphprep.sampling.samplers.neighbour import SamplingOptions
 
     check_whole("batch_size", batch_size, 1)
     check_whole("num_workers", cores() if num_workers is None else num_workers, 0)

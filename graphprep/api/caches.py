@@ -26,9 +26,9 @@ from graphprep.partition.request import PartitionRequest
 from graphprep.plan.model_widths import ModelWidths, take_widths
 from graphprep.store.store import GraphStore, open_store
 from graphprep.system import progress
+from graphprep.system.files.session_folder import is_of_session, new_folder
 from graphprep.system.home import is_url
 from graphprep.system.options import take_options
-from graphprep.system.session_folder import is_of_session, new_folder
 from graphprep.topology import Topology, resolve
 
 Store = GraphStore | str | Path
@@ -71,8 +71,8 @@ def partition(
         CacheError: a cache of other options lies there.
         PartitionError: the graph cannot be partitioned so, or does not extend that of the cache.
     """
-    from pipelines.extend_parts import PartsGrowth, plan_extended
     from pipelines.partition import chosen_topology, plan_partition, run_partition
+    from pipelines.repartition.extend_parts import PartsGrowth, plan_extended
 
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if extend is not None:
@@ -181,7 +181,7 @@ def plan(
     """
     from graphprep.plan.batch_options import BatchPlan
     from graphprep.plan.training import TrainingPlan
-    from pipelines.plan import plan_training
+    from pipelines.planning.plan import plan_training
 
     batches = take_options(BatchPlan, {"batch_size": batch_size, "fanouts": fanouts})
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -230,7 +230,7 @@ def plan_best(
     from graphprep.plan.search import Budget
     from graphprep.plan.training import TrainingPlan
     from graphprep.system.options import take_options
-    from pipelines.plan_best import plan_best as search
+    from pipelines.planning.best import plan_best as search
 
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     fixed = set(values)
@@ -303,7 +303,7 @@ def train(
         UsageError, CacheError, TrainingError: the trainer's own sentence. All ranks have ended then, and also after an
             interruption, and no folder is left behind.
     """
-    from pipelines.train import train_to_folder
+    from pipelines.training.train import train_to_folder
 
     folder = open_cache(cache).folder.absolute()
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -348,7 +348,7 @@ def infer(
     Raises:
         TrainingError: the run has no checkpoint, or learnt another graph; and as for `train`.
     """
-    from pipelines.infer import infer as infer_to_folder
+    from pipelines.training.infer import infer as infer_to_folder
 
     folder = open_cache(cache).folder.absolute()
     trained = run.folder if isinstance(run, TrainingRun) else Path(run)

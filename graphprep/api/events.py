@@ -39,7 +39,7 @@ def import_events(
         DatasetError: a file is not what it should be, or another store lies there.
         UsageError: options do not go together.
     """
-    from pipelines.event_store import import_events as run_import
+    from pipelines.events.store import import_events as run_import
 
     values: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     request = file_request(files, values)
@@ -81,7 +81,7 @@ def partition_events(
         CacheError: a cache of other options lies there.
         PartitionError: there are fewer nodes or snapshots than ranks.
     """
-    from pipelines.event_cache import plan_event_partition, run_event_partition
+    from pipelines.events.cache import plan_event_partition, run_event_partition
 
     values: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     step = plan_event_partition(
@@ -120,8 +120,8 @@ def plan_events(
         UsageError: the ranks do not fit, or an option is wrong or not for such a cache.
         CacheError, TrainingError: there is no such cache, or the trainer refuses it or cannot be started.
     """
-    from pipelines.plan_events import plan_events as predict
-    from pipelines.plan_events import purpose_of
+    from pipelines.planning.events import plan_events as predict
+    from pipelines.planning.events import purpose_of
 
     opened = open_event_cache(cache)
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -137,7 +137,7 @@ def open_events(location: EventStore | Place) -> EventStore:
     Raises:
         DatasetError, UsageError: there is none, or it is another kind of store.
     """
-    from pipelines.event_cache import open_event_store
+    from pipelines.events.cache import open_event_store
 
     return open_event_store(location)
 

@@ -15,8 +15,8 @@ from graphprep.datasets.importing.options import ImportOptions
 from graphprep.errors import UsageError
 from graphprep.interop.in_memory import ArrayGraph
 from graphprep.store.store import GraphStore
+from graphprep.system.files.session_folder import new_folder
 from graphprep.system.options import options_in, take_options
-from graphprep.system.session_folder import new_folder
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -14,8 +14,8 @@ from graphprep.datasets.importing.options import ImportOptions
 from graphprep.errors import UsageError
 from graphprep.store.store import GraphStore
 from graphprep.system import progress
+from graphprep.system.files.session_folder import new_folder
 from graphprep.system.options import take_options
-from graphprep.system.session_folder import new_folder
 
 IN_MEMORY = ("__arrow_c_stream__", "__dataframe__")
 """what tables of pandas, Polars and Arrow have"""

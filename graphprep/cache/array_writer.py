@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from graphprep.cache.format import ZARR_JSON, data_type, payload_path
 from graphprep.cache.manifest import FileEntry, file_sha256
-from graphprep.system.atomic import reserve
+from graphprep.system.files.atomic import reserve
 
 
 class FolderWriter:

@@ -25,7 +25,7 @@ from graphprep.core.row_ranges import row_ranges
 from graphprep.core.source import EdgeSource
 from graphprep.core.types import Csr, EdgeType, row_bytes
 from graphprep.system import progress
-from graphprep.system.atomic import reserve
+from graphprep.system.files.atomic import reserve
 
 Array = NDArray[Any]
 ARRAY_PREFIX = "array-"

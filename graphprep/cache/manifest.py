@@ -13,9 +13,7 @@ from pathlib import Path
 
 from graphprep.cache.format import CACHE_FORMAT, KNOWN_FORMATS, MANIFEST, MANIFEST_SUM
 from graphprep.errors import CacheError
-from graphprep.system.regular_file import regular_file
-
-READ_BYTES = 1 << 22
+from graphprep.system.files.regular_file import regular_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ from graphprep.core.original_ids import OriginalIds
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, LoadedGraph, chosen_edge_type
 from graphprep.errors import CacheError
 from graphprep.system import home, progress
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 from graphprep.system.threads import cores, side_by_side
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 
 from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.manifest import FileEntry, file_sha256
-from graphprep.system.atomic import published_file
+from graphprep.system.files.atomic import published_file
 
 
 class ResumableSteps:

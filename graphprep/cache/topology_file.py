@@ -34,9 +34,9 @@ from graphprep.core import csr
 from graphprep.core.types import Csr, EdgeType
 from graphprep.errors import CacheError
 from graphprep.system import progress
-from graphprep.system.atomic import PARTIAL_PREFIX, lock_file, locked_if_free, published_file
+from graphprep.system.files.atomic import PARTIAL_PREFIX, lock_file, locked_if_free, published_file
+from graphprep.system.files.regular_file import regular_file
 from graphprep.system.home_contents import SAMPLING_TOPOLOGY
-from graphprep.system.regular_file import regular_file
 
 FORMAT = 1
 _PAGE, _ALIGNMENT = 4096, 64

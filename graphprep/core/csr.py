@@ -521,13 +521,8 @@ def undirected_simple(csr: Csr) -> Csr:
     return Csr(indptr=indptr, indices=indices, data=data, num_sources=csr.num_sources)
 
 
-def count_self_loops(csr: Csr) -> int:
-    """Edges whose source is their destination."""
-    return self_loops_of_rows(csr, first_row=0) if csr.num_rows == csr.num_sources else 0
-
-
 def self_loops_of_rows(csr: Csr, *, first_row: int) -> int:
-    """The same for a range of rows of a square matrix, of which `first_row` is the first."""
+    """Edges whose source is their destination, in rows of a square matrix of which `first_row` is the first."""
     return sum(over_rows(kernels.count_self_loops, csr.num_rows, csr.num_edges, csr.indptr, csr.indices, first_row))
 
 
@@ -572,11 +567,6 @@ def fault(csr: Csr) -> str | None:
     if row < 0:
         return None
     return f"columns of row {row} do not ascend"
-
-
-def sort_rows(indptr: NDArray[np.integer], keys: NDArray[np.integer], payloads: NDArray[np.generic]) -> None:
-    """Sort each row by key in place, its payloads (if there are any) with it; equal keys keep their order."""
-    over_rows(kernels.sort_rows, len(indptr) - 1, len(keys), indptr, keys, payloads)
 
 
 def _or_empty(data: NDArray[np.float32] | None) -> NDArray[np.float32]:

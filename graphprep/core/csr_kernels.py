@@ -152,15 +152,6 @@ def sort_buckets(first_bucket, end_bucket, starts, record_R, payload_R, shift, k
                 payloads[at] = payload_in[r]
 
 
-@njit(cache=True, nogil=True)
-def sort_rows(begin_row, end_row, indptr, keys, payloads):  # type: ignore[no-untyped-def]
-    """Sort each row of a range in place, its payload with it unless there is none; equal keys keep their order."""
-    has_payload = len(payloads) > 0
-    for row in range(begin_row, end_row):
-        start, stop = indptr[row], indptr[row + 1]
-        sort_stably(keys[start:stop], payloads[start:stop] if has_payload else payloads)
-
-
 @njit(cache=True)
 def _sort_by_weight(payloads, weight_E, start, stop):  # type: ignore[no-untyped-def]
     """Put payloads start .. stop-1 in ascending order of their weights; equal weights keep their order."""

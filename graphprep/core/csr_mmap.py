@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from graphprep.core import csr
 from graphprep.core.types import Csr
-from graphprep.system.scratch import RowSink
-
-Pieces = Callable[[], Iterator[Csr]]
+from graphprep.system.files.scratch import RowSink
 
 
 def in_files(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError, UsageError
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 
 Array = NDArray[Any]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphprep.errors import DatasetError
 from graphprep.system import progress
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry

@@ -14,8 +14,8 @@ from pydantic import Field, model_validator
 
 from graphprep.datasets.entry import DatasetEntry, canonical
 from graphprep.errors import DatasetError, UnknownDatasetError
+from graphprep.system.files.regular_file import regular_file
 from graphprep.system.home import NAME_PATTERN
-from graphprep.system.regular_file import regular_file
 from graphprep.system.yaml_config import FaultAt, StrictModel, validated
 
 FILE_NAME = "datasets.yaml"

@@ -20,10 +20,10 @@ from graphprep.interop.pyg import flat_mask
 from graphprep.sampling.excluded_edges import without_pairs
 from graphprep.sampling.graph import TIME, edge_rows
 from graphprep.sampling.rows import ArrayRows, rows_of_type
-from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SampledEdges, SampledNodes
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SampledBatch, SampledEdges, SampledNodes
+from graphprep.sampling.samplers.vertices import VertexSampler, VertexSchedule
 from graphprep.sampling.schedule import Schedule
 from graphprep.sampling.seeds import BatchSeeds, Seeds
-from graphprep.sampling.vertex_sampler import VertexSampler, VertexSchedule
 from graphprep.store.store import GraphStore
 from graphprep.system.threads import map_in_order
 

@@ -19,11 +19,11 @@ from graphprep.errors import UsageError
 from graphprep.interop.batch_loader import BatchLoader
 from graphprep.interop.in_memory import as_array
 from graphprep.sampling.graph import TIME, SamplingGraph, TimesOf, node_arrays, node_rows, sampling_graph
-from graphprep.sampling.layer_sampler import LayerSampler
-from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
+from graphprep.sampling.samplers.ladies import LayerSampler
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SamplingOptions
+from graphprep.sampling.samplers.vertices import VertexSampler, VertexSchedule
 from graphprep.sampling.schedule import Schedule
 from graphprep.sampling.seeds import NodeSeeds, PairSeeds, Seeds
-from graphprep.sampling.vertex_sampler import VertexSampler, VertexSchedule
 from graphprep.store.store import GraphStore
 from graphprep.system.nearest import nearest
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from graphprep.core.original_ids import OriginalIds
 from graphprep.errors import UsageError
-from graphprep.system.atomic import published_file
-from graphprep.system.output_path import checked_file
+from graphprep.system.files.atomic import published_file
+from graphprep.system.files.output_path import checked_file
 
 ENDINGS = (".csv", ".parquet")
 

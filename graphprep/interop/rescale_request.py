@@ -15,7 +15,7 @@ from pathlib import Path
 
 from graphprep.errors import TrainingError
 from graphprep.interop.training_run import LOCK
-from graphprep.system.atomic import is_lock_held, published_file
+from graphprep.system.files.atomic import is_lock_held, published_file
 
 NEXT_CACHE = "next-cache.json"
 PATIENCE = 10.0

@@ -31,8 +31,8 @@ from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.core.original_ids import OriginalIds
 from graphprep.errors import TrainingError
 from graphprep.interop.prediction_table import class_names, columns_of, write_table
+from graphprep.system.files.regular_file import regular_file
 from graphprep.system.packages import required
-from graphprep.system.regular_file import regular_file
 
 if TYPE_CHECKING:
     from pandas import DataFrame

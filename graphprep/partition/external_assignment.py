@@ -24,8 +24,8 @@ from graphprep.datasets.formats import torch_file
 from graphprep.datasets.formats.arrays import Npz, map_npy
 from graphprep.datasets.importing.edges.number_lines import number_lines
 from graphprep.errors import DatasetError, PartitionError, UsageError
-from graphprep.system.archive import Archive
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.archive import Archive
+from graphprep.system.files.regular_file import regular_file
 
 ASSIGNMENT = "assignment"
 """The name of the method in reports, and of the array in files that hold several."""

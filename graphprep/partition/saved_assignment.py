@@ -13,7 +13,7 @@ from graphprep.core.fallback import Fallback
 from graphprep.partition.engine import Engine, Parts
 from graphprep.partition.result import PartitionResult
 from graphprep.system import progress
-from graphprep.system.atomic import published_file
+from graphprep.system.files.atomic import published_file
 
 ASSIGNMENT_FILE = "assignment.npz"
 

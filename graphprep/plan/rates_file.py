@@ -22,8 +22,8 @@ from graphprep.errors import UsageError
 from graphprep.plan.published_rates import ByKey
 from graphprep.plan.rates import KINDS, Rates, measured_rates
 from graphprep.plan.training import Work
-from graphprep.system.atomic import published_file
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.atomic import published_file
+from graphprep.system.files.regular_file import regular_file
 from graphprep.version import __version__
 
 FORMAT = 1

@@ -1,4 +1,4 @@
-"""What `pipelines.plan_events` predicts, on a terminal."""
+"""What `pipelines.planning.events` predicts, on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pipelines.plan` predicts, on a terminal."""
+"""What `pipelines.planning.plan` predicts, on a terminal."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from graphprep.sampling.edge_weights import Sums
 from graphprep.sampling.graph import TimesOf
 from graphprep.sampling.part_sampler import DrawName, SamplerName
-from graphprep.sampling.sampler import TimeStrategy
+from graphprep.sampling.samplers.neighbour import TimeStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

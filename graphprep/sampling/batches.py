@@ -28,7 +28,7 @@ from graphprep.sampling.row_cache.kept_rows import Ids, KeptRows, KeptRowsPlanne
 from graphprep.sampling.row_cache.policies import make_row_cache, miss_share, scores_of
 from graphprep.sampling.row_cache.scores import presampled_counts
 from graphprep.sampling.rows import NodeLocations
-from graphprep.sampling.sampler import SampledBatch
+from graphprep.sampling.samplers.neighbour import SampledBatch
 from graphprep.sampling.seeds import BatchSeeds, NodeSeeds, PairSeeds, Seeds
 from graphprep.sampling.temporal_weights import weights_until
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from graphprep.core.types import EdgeType
 from graphprep.sampling.edge_features import EdgeFeatures
 from graphprep.sampling.edge_weights import EdgeWeights
-from graphprep.sampling.sampler import SampledBatch
+from graphprep.sampling.samplers.neighbour import SampledBatch
 
 _NO_LOOPS = np.empty(0, np.float32)
 _NO_FEATURES: Mapping[EdgeType, EdgeFeatures] = {}

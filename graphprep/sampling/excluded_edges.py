@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeType
-from graphprep.sampling.sampler import SampledBatch, SampledEdges
+from graphprep.sampling.samplers.neighbour import SampledBatch, SampledEdges
 from graphprep.sampling.seeds import BatchSeeds
 
 

@@ -17,9 +17,9 @@ from graphprep.cache.topology_file import mapped_topology
 from graphprep.core.types import EdgeType
 from graphprep.sampling.edge_weights import EdgeWeights, Sums
 from graphprep.sampling.graph import SamplingGraph, TimesOf, sampling_graph, with_times, without_pairs
-from graphprep.sampling.neighbour_kernels import copies_of
 from graphprep.sampling.row_cache.scores import degrees
-from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SamplingOptions
+from graphprep.sampling.samplers.neighbour_kernels import copies_of
 from graphprep.traffic.visits import Probabilities, visit_probabilities
 
 

@@ -7,14 +7,14 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.sampling.layer_sampler import LayerSampler
 from graphprep.sampling.neighbour_source import NeighbourSource
 from graphprep.sampling.reached import reached_from
-from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions, TimeStrategy
+from graphprep.sampling.samplers.ladies import LayerSampler
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SampledBatch, SamplingOptions, TimeStrategy
+from graphprep.sampling.samplers.vertices import VertexSampler, VertexSchedule
+from graphprep.sampling.samplers.weighted import WeightedSampler
 from graphprep.sampling.schedule import Schedule
 from graphprep.sampling.seeds import Seeds
-from graphprep.sampling.vertex_sampler import VertexSampler, VertexSchedule
-from graphprep.sampling.weighted_sampler import WeightedSampler
 
 SamplerName = Literal["neighbour", "ladies", "vertices"]
 DrawName = Literal["uniform", "replacement", "weighted"]

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeType
-from graphprep.sampling.numbering_kernels import ABSENT
-from graphprep.sampling.sampler import SampledBatch, SampledEdges, SampledNodes
+from graphprep.sampling.samplers.neighbour import SampledBatch, SampledEdges, SampledNodes
+from graphprep.sampling.samplers.numbering_kernels import ABSENT
 
 
 def reached_from(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.sampling.draw_key import ORDER_OF_SEEDS, key_of
-from graphprep.sampling.neighbour_kernels import hashes_of
+from graphprep.sampling.samplers.neighbour_kernels import hashes_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

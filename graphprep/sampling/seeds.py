@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeType
 from graphprep.sampling.draw_key import RANDOM_PAIRS, key_of
-from graphprep.sampling.neighbour_kernels import draw_pairs
+from graphprep.sampling.samplers.neighbour_kernels import draw_pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from graphprep.core.types import Csr, EdgeType
 from graphprep.sampling.edge_weights import EdgeWeights, RowFacts, Sums
 from graphprep.sampling.graph import SamplingGraph
-from graphprep.sampling.neighbour_kernels import facts_until
-from graphprep.sampling.sampler import SampledBatch
+from graphprep.sampling.samplers.neighbour import SampledBatch
+from graphprep.sampling.samplers.neighbour_kernels import facts_until
 
 _NONE, _NO_WEIGHTS = np.empty(0, np.int64), np.empty(0, np.float32)
 

@@ -16,8 +16,8 @@ from graphprep.store.sort import SortedEdges, sort_table
 from graphprep.store.store import GraphStore
 from graphprep.store.write import write_store
 from graphprep.system import home, progress
-from graphprep.system.atomic import PARTIAL_PREFIX
 from graphprep.system.executor import Executor
+from graphprep.system.files.atomic import PARTIAL_PREFIX
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import Expected

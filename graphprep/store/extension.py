@@ -37,7 +37,7 @@ from graphprep.errors import DatasetError, UsageError
 from graphprep.store.store import BYTES_AT_A_TIME, EDGES_AT_A_TIME, GraphStore
 from graphprep.system import home, memory, progress
 from graphprep.system.executor import Executor
-from graphprep.system.scratch import RowSink
+from graphprep.system.files.scratch import RowSink
 
 Array = NDArray[Any]
 EXTENDS = "extends"

@@ -31,11 +31,11 @@ from graphprep.core.types import Csr, EdgeChunk, EdgeSections, unchecked
 from graphprep.errors import DatasetError
 from graphprep.store.sort_runs import EdgeRuns, Section, write_section
 from graphprep.system import progress
-from graphprep.system.atomic import published_file
 from graphprep.system.executor import Executor
-from graphprep.system.mapped_npz import mapped_npz
+from graphprep.system.files.atomic import published_file
+from graphprep.system.files.mapped_npz import mapped_npz
+from graphprep.system.files.scratch import CONVERSION, NoRoomError
 from graphprep.system.payload import SharedPayload
-from graphprep.system.scratch import CONVERSION, NoRoomError
 from graphprep.system.threads import side_by_side
 
 MOST_RANGES = 256

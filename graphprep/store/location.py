@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from graphprep.errors import DatasetError, GraphprepError, UsageError
 from graphprep.system import home
-from graphprep.system.output_path import ZARR_JSON, checked_target, kind_of
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.output_path import ZARR_JSON, checked_target, kind_of
+from graphprep.system.files.regular_file import regular_file
 
 ExistingKind = Literal["nothing", "store", "other"]
 KIND = "store"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from graphprep.store.location import files_below, read_file, write_file
-from graphprep.system.output_path import ZARR_JSON
+from graphprep.system.files.output_path import ZARR_JSON
 
 CHECKSUMS, ROOT_CHECKSUM = "zarr_json", "zarr_json_sha256"
 NOT_YET = "0" * 64

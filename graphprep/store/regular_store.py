@@ -6,7 +6,7 @@ from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 
 
 class RegularFiles(LocalStore):

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from graphprep.core import csr
 from graphprep.core.types import EdgeChunk, EdgeSections
 from graphprep.errors import DatasetError
-from graphprep.system.atomic import fsync_file, published_file
-from graphprep.system.mapped_npz import mapped_npz
+from graphprep.system.files.atomic import fsync_file, published_file
+from graphprep.system.files.mapped_npz import mapped_npz
 from graphprep.system.payload import SharedPayload
 
 MOST_EDGES = 1 << 22

@@ -38,8 +38,8 @@ from graphprep.store.location import can_list, files_below, read_file, translate
 from graphprep.store.metadata import CHECKSUMS, groups_of, root_is_unchanged
 from graphprep.store.regular_store import RegularFiles
 from graphprep.system import memory, progress
+from graphprep.system.files.output_path import ZARR_JSON
 from graphprep.system.home import find_store, is_url
-from graphprep.system.output_path import ZARR_JSON
 from graphprep.system.threads import cores, side_by_side
 
 if TYPE_CHECKING:
@@ -234,11 +234,6 @@ class GraphStore:
             return None
         offsets, text = (self._read(f"words/{node_type}/{name}") for name in ("offsets", "bytes"))
         return OriginalIds.of_words(offsets, text, self.location, DatasetError)
-
-    def original_words(self, node_type: str) -> list[str] | None:
-        """The ids that the nodes of a type had in the source, where those were words; all in memory."""
-        ids = self.original_ids(node_type)
-        return None if ids is None or ids.numbers is not None else ids.array().tolist()
 
     def node_table(self, node_type: str) -> NodeTable:
         """All arrays of a node type in memory; `original_id` are numbers or words, None where ids are row numbers."""

@@ -24,8 +24,8 @@ from graphprep.store.metadata import write_root
 from graphprep.store.sort import SortedEdges
 from graphprep.store.store import ANNDATA_CSR, STORE_FORMAT, STORE_KIND, GraphStore
 from graphprep.system import progress
-from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder
 from graphprep.system.executor import Executor, Threads
+from graphprep.system.files.atomic import PARTIAL_PREFIX, publish_folder
 from graphprep.system.home import is_url
 from graphprep.version import __version__
 

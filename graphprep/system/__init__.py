@@ -1,1 +1,1 @@
-"""What any program needs and nothing about graphs: processes, threads, memory, progress, safe files."""
+"""What any program needs and nothing about graphs: processes, threads, memory, progress, files."""

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from graphprep.errors import CacheError, DatasetError, UsageError, beginning
+from graphprep.system.files.output_path import kind_of, require_short
 from graphprep.system.nearest import nearest
-from graphprep.system.output_path import kind_of, require_short
 from graphprep.system.progress import say
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

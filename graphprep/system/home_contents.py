@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Literal
 
 from graphprep.system import home
-from graphprep.system.atomic import LOCK_SUFFIX, PARTIAL_PREFIX, REPLACED_PREFIX, lock_file
+from graphprep.system.files.atomic import LOCK_SUFFIX, PARTIAL_PREFIX, REPLACED_PREFIX, lock_file
+from graphprep.system.files.output_path import kind_of
+from graphprep.system.files.regular_file import regular_file
 from graphprep.system.home import NAME_PATTERN
-from graphprep.system.output_path import kind_of
-from graphprep.system.regular_file import regular_file
 
 Kind = Literal["raw", "store", "cache", "leftover"]
 BAD = ".bad"

@@ -4,7 +4,7 @@
     class PartitionRequest:
         seed: int = option(0, "Seed of all random numbers.", at_least=0, at_most=2**31 - 1)
 
-The options of a command (`pipelines/commands/from_dataclass.py`), the keys of a pipeline's file
+The options of a command (`pipelines/commands/options/from_dataclass.py`), the keys of a pipeline's file
 (`pipelines/run/forms.py`) and the tables of docs/ (`docs/option_tables.py`) are derived from such a class. It calls
 `check_options` in `__post_init__`, so that a wrong value is refused with the same sentence wherever it comes from.
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.system.scratch import RowSink
+from graphprep.system.files.scratch import RowSink
 
 LARGE_BYTES = 1 << 20
 """An array of so many bytes is put in a file rather than sent."""

@@ -21,7 +21,7 @@ from graphprep.cache.read import AGAIN as CACHE_AGAIN
 from graphprep.cache.read import map_array
 from graphprep.errors import CacheError, GraphprepError
 from graphprep.system import progress
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 from graphprep.temporal.events import ROWS_AT_A_TIME
 from graphprep.temporal.format import (
     CHANGING_ARRAYS,

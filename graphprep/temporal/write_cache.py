@@ -20,7 +20,7 @@ from graphprep.cache.manifest import Manifest
 from graphprep.core.event_rows import ChangingFeatures
 from graphprep.errors import PartitionError
 from graphprep.system import memory, progress
-from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder
+from graphprep.system.files.atomic import PARTIAL_PREFIX, publish_folder
 from graphprep.temporal.events import EventArrays, EventSource
 from graphprep.temporal.format import (
     CHANGING_ARRAYS,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.errors import TopologyError
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 from graphprep.topology.routing import Route, Wire, all_routes, reverse
 
 ROUTING_BYTES = 2**20

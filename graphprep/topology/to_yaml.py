@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphprep.errors import UsageError
-from graphprep.system.atomic import published_file
+from graphprep.system.files.atomic import published_file
 from graphprep.topology.network import Topology
 from graphprep.topology.units import folder_name
 

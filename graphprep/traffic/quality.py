@@ -181,9 +181,6 @@ def assess_again(
     training_nodes_P: NDArray[np.int64],
     row_bytes: int,
     balance: Balance = "rows",
-    edge_cost: float = EDGE_COST,
-    node_cost: float = NODE_COST,
-    step_model: StepModel | None = None,
 ) -> Quality:
     """Judge an assignment whose counts are known for another topology or other rows, without the graph.
 
@@ -193,7 +190,7 @@ def assess_again(
         traffic: as `count_traffic` found it.
         topology: one rank a part; part p is on rank p.
         nodes_P, training_nodes_P: int64 [P].
-        row_bytes, balance, edge_cost, node_cost, step_model: as for `assess`.
+        row_bytes, balance: as for `assess`.
 
     Raises:
         PartitionError: there are not as many parts as ranks.
@@ -205,12 +202,11 @@ def assess_again(
         nodes_P=nodes_P,
         in_edges_P=in_edges_P,
         training_nodes_P=training_nodes_P,
-        cost_P=edge_cost * in_edges_P + node_cost * nodes_P,
+        cost_P=EDGE_COST * in_edges_P + NODE_COST * nodes_P,
         shares_P=target_shares(topology, total_bytes),
         loads=(),
     )
-    step_model = step_model or StepModel.of(topology, row_bytes)
-    step = step_model.step(traffic, nodes_P, loads.bottleneck_seconds, balance=balance)
+    step = StepModel.of(topology, row_bytes).step(traffic, nodes_P, loads.bottleneck_seconds, balance=balance)
     quality = _judged(topology, traffic, workload, loads, step, row_bytes, ())
     if traffic.relayed is None or balance != "rows":
         return quality

@@ -81,7 +81,6 @@ def choose_relays(
     topology: Topology,
     row_bytes: int,
     *,
-    model: LinkModel | None = None,
     allocate: Allocate = lambda _name, length, dtype: np.empty(length, dtype),
 ) -> Relays | None:
     """The relays of all rows; None where the exchange is as fast, or faster, without any.
@@ -90,13 +89,12 @@ def choose_relays(
         sent_rows: what each part sends; called several times for each.
         topology: ranks, links and routes; part p is on rank p.
         row_bytes: bytes of one row in one exchange.
-        model: of the topology, if that is at hand.
         allocate: makes the arrays of the result, 3 bytes a row sent.
     """
     level_LP = group_levels(rank_groups(topology))
     if not len(level_LP):
         return None
-    model = model or LinkModel.of(topology)
+    model = LinkModel.of(topology)
     num_ranks = topology.num_ranks
     place_P = np.empty(num_ranks, np.int64)
     place_P[np.lexsort(level_LP[::-1])] = np.arange(num_ranks)

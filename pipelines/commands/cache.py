@@ -9,9 +9,9 @@ import click
 
 from graphprep.partition.request import PartitionRequest
 from graphprep.system.options import take_options
-from pipelines.commands import names
 from pipelines.commands.common import PATH, common, parts_option, several, show_cache, topology_option
-from pipelines.commands.from_dataclass import options_of
+from pipelines.commands.options import names
+from pipelines.commands.options.from_dataclass import options_of
 
 
 @click.group()
@@ -86,7 +86,7 @@ def rebalance(
     from graphprep.cache.read import open_cache
     from graphprep.interop.training_run import history_lines
     from pipelines.partition import run_partition
-    from pipelines.rebalance import Rebalance, plan_rebalance, require_worth, speeds_of_run
+    from pipelines.repartition.rebalance import Rebalance, plan_rebalance, require_worth, speeds_of_run
 
     before = open_cache(name_or_cache)
     speeds = speeds_of_run(before, history_lines(run))
@@ -103,7 +103,7 @@ def _regroup(
 ) -> None:
     from graphprep.cache.read import open_cache
     from pipelines.partition import run_partition
-    from pipelines.regroup import plan_regroup
+    from pipelines.repartition.regroup import plan_regroup
 
     request = take_options(PartitionRequest, options)
     plan = plan_regroup(open_cache(name_or_cache), way, request=request, **options)

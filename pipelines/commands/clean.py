@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from graphprep.errors import UsageError
-from pipelines.commands import names
 from pipelines.commands.common import common, show
+from pipelines.commands.options import names
 
 
 @click.command()

@@ -16,7 +16,7 @@ import click
 from graphprep.errors import GraphprepError, operating_system_sentence
 from graphprep.system import progress
 from graphprep.system.printable import printable
-from pipelines.commands import names
+from pipelines.commands.options import names
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 HELP_OPTIONS = ["-h", "--help"]
@@ -176,16 +176,16 @@ def make_store(
 
     with open_executor(dask, memory_limit=memory_limit) as executor:
         outcome = make(what, memory_limit=memory_limit, executor=executor, **options)
+    edges = {edge_type.key: count for edge_type, count in outcome.store.num_edges.items()}
+    show_store(outcome, json_output, edges=edges)
+
+
+def show_store(outcome: Any, json_output: bool, **counts: Any) -> None:
+    """Print which store, or event store, there is now; `counts` are for --json."""
     store = outcome.store
-    document = {
-        "dataset": store.name,
-        "location": store.location,
-        "reused": outcome.reused,
-        "key": store.key,
-        "nodes": store.num_nodes,
-        "edges": {edge_type.key: count for edge_type, count in store.num_edges.items()},
-    }
-    show(document, f"{'up to date' if outcome.reused else 'wrote'}: {store.location}", json_output)
+    facts = {"dataset": store.name, "location": store.location, "reused": outcome.reused, "key": store.key}
+    text = f"{'up to date' if outcome.reused else 'wrote'}: {store.location}"
+    show({**facts, "nodes": store.num_nodes, **counts}, text, json_output)
 
 
 def show_cache(outcome: Any, json_output: bool, **more: Any) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from pipelines.commands import names
 from pipelines.commands.common import common, html_option, print_line, show, topology_option
+from pipelines.commands.options import names
 
 
 @click.command()
@@ -28,7 +28,7 @@ def compare(
     """
     from graphprep.report.cache_tables import print_compared
     from graphprep.report.pages import compare_page
-    from graphprep.system.output_path import checked_file
+    from graphprep.system.files.output_path import checked_file
     from pipelines.compare import compare as set_beside
     from pipelines.look import write_page
 

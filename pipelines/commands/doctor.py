@@ -46,7 +46,7 @@ def _measure(out: Path, ranks: int | None, replace: bool, json_output: bool) -> 
     from graphprep.plan.rates_file import measure_machine, save
     from graphprep.system import progress
     from graphprep.system.doctor import gpus_here
-    from graphprep.system.output_path import checked_file
+    from graphprep.system.files.output_path import checked_file
 
     target = checked_file(out, replace=replace, called="--rates")
     processes = ranks or max(1, len(gpus_here()))

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from pipelines.commands import names
 from pipelines.commands.common import PATH, common, print_line, show
+from pipelines.commands.options import names
 
 
 @click.command()

@@ -6,14 +6,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from graphprep.errors import UsageError
-from pipelines.commands.common import print_json, show
+from pipelines.commands.common import print_json, show, show_store
 
 if TYPE_CHECKING:
     from graphprep.datasets.importing.event_options import EventOptions
     from graphprep.datasets.importing.import_request import ImportRequest
     from graphprep.temporal.request import EventCacheRequest
-    from pipelines.event_cache import EventPartitionStep
-    from pipelines.event_store import EventStoreOutcome
+    from pipelines.events.cache import EventPartitionStep
+    from pipelines.events.store import EventStoreOutcome
 
 
 def make_event_store(
@@ -24,7 +24,7 @@ def make_event_store(
     Raises:
         UsageError: an option is not for events.
     """
-    from pipelines.event_store import import_events
+    from pipelines.events.store import import_events
 
     if extend is not None:
         raise UsageError("--extend cannot be given beside --events; import all files of events as one dataset")
@@ -49,16 +49,7 @@ def without_work_options(options: dict[str, Any]) -> dict[str, Any]:
 
 def show_event_store(outcome: EventStoreOutcome, json_output: bool) -> None:
     """Print which event store there is now."""
-    store = outcome.store
-    document = {
-        "dataset": store.name,
-        "location": store.location,
-        "reused": outcome.reused,
-        "key": store.key,
-        "nodes": store.num_nodes,
-        "events": store.num_events,
-    }
-    show(document, f"{'up to date' if outcome.reused else 'wrote'}: {store.location}", json_output)
+    show_store(outcome, json_output, events=outcome.store.num_events)
 
 
 OF_EVENT_CACHES = ("method", "imbalance", "seed")
@@ -76,7 +67,7 @@ def partition_events(
     Raises:
         UsageError: one of these is not for event caches.
     """
-    from pipelines.event_cache import plan_event_partition
+    from pipelines.events.cache import plan_event_partition
 
     own = {*OF_EVENT_CACHES, *asdict(request), "parts", "out"}
     if others := [name for name in given if name not in own]:
@@ -94,7 +85,7 @@ def partition_events(
 
 def run_or_announce(step: EventPartitionStep, *, replace: bool, dry_run: bool, json_output: bool) -> None:
     """Make an event cache and print which there is now, or only say what that would take."""
-    from pipelines.event_cache import run_event_partition
+    from pipelines.events.cache import run_event_partition
 
     if dry_run:
         if json_output:

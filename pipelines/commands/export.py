@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from pipelines.commands import names
 from pipelines.commands.common import PATH, common, show
+from pipelines.commands.options import names
 
 
 @click.command()

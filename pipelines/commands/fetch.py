@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from pipelines.commands import names
 from pipelines.commands.common import anyway_option, common, make_store, store_options
+from pipelines.commands.options import names
 
 
 @click.command()

@@ -11,7 +11,7 @@ from graphprep.datasets.generators.requests import GENERATORS, GraphRequest
 from graphprep.system.options import take_options
 from pipelines.commands.common import common, make_store, store_options
 from pipelines.commands.event_stores import show_event_store, without_work_options
-from pipelines.commands.from_dataclass import options_of
+from pipelines.commands.options.from_dataclass import options_of
 
 EXAMPLES = {
     "sbm": "--name sbm-200k --nodes 200000 --edges 2000000 --features 64",
@@ -57,7 +57,7 @@ def _command(kind: str, request: type[GraphRequest]) -> click.Command:
 @common
 def generate_events(json_output: bool, **options: Any) -> None:
     """A stream of events."""
-    from pipelines.event_store import generate_events as run_generate
+    from pipelines.events.store import generate_events as run_generate
 
     request = take_options(EventsRequest, options)
     show_event_store(run_generate(request, **without_work_options(options)), json_output)

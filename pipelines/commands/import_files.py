@@ -11,10 +11,10 @@ from graphprep.datasets.importing.event_options import EventOptions
 from graphprep.datasets.importing.options import ImportOptions
 from graphprep.errors import UsageError
 from graphprep.system.options import take_options
-from pipelines.commands import names
 from pipelines.commands.common import anyway_option, common, make_store, store_options
 from pipelines.commands.event_stores import make_event_store
-from pipelines.commands.from_dataclass import options_of
+from pipelines.commands.options import names
+from pipelines.commands.options.from_dataclass import options_of
 
 
 @click.command("import")

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from pipelines.commands import names
 from pipelines.commands.common import PATH, common, print_json, print_line
+from pipelines.commands.options import names
 
 
 @click.command()
@@ -42,7 +42,7 @@ def infer(cache: str, run: Path, out: Path, json_output: bool, **options: Any) -
     """
     from graphprep.system import progress
     from graphprep.system.home import require_cache
-    from pipelines.infer import infer_to_file
+    from pipelines.training.infer import infer_to_file
 
     save = options.pop("save_embeddings")
     pass_options = {**options, "save_embeddings": None if save is None else save.absolute()}

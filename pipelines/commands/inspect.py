@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from graphprep.errors import UsageError
-from pipelines.commands import names
 from pipelines.commands.common import common, html_option, print_line, show, topology_option, work_options
+from pipelines.commands.options import names
 
 
 @click.command()
@@ -55,7 +55,7 @@ def inspect(
     from graphprep.report.event_tables import print_event_cache, print_event_store
     from graphprep.report.store_tables import print_store
     from graphprep.system.executor import open_executor
-    from graphprep.system.output_path import checked_file
+    from graphprep.system.files.output_path import checked_file
     from pipelines.look import require_store, summarise, write_report
 
     if html is not None and options["node"] is not None:

@@ -16,7 +16,6 @@ from graphprep.plan.model_widths import ModelWidths, take_widths
 from graphprep.system.nearest import nearest
 from graphprep.system.options import take_options
 from graphprep.temporal.request import EVENT_PURPOSES, EventCacheRequest
-from pipelines.commands import names
 from pipelines.commands.common import (
     FILE,
     PATH,
@@ -28,7 +27,8 @@ from pipelines.commands.common import (
     work_options,
 )
 from pipelines.commands.event_stores import partition_events, run_or_announce
-from pipelines.commands.from_dataclass import options_of
+from pipelines.commands.options import names
+from pipelines.commands.options.from_dataclass import options_of
 
 of_graphs, of_events = (
     ", ".join(f"{name} ({remark})" for name, remark in purposes.items()) for purposes in (PURPOSES, EVENT_PURPOSES)
@@ -100,8 +100,8 @@ def partition(
     """
     from graphprep.cache.read import open_cache
     from graphprep.system.executor import open_executor
-    from pipelines.extend_parts import PartsGrowth, plan_extended
     from pipelines.partition import announce, plan_partition, run_partition
+    from pipelines.repartition.extend_parts import PartsGrowth, plan_extended
 
     source_of = click.get_current_context().get_parameter_source
     given = {name: value for name, value in options.items() if source_of(name) is not ParameterSource.DEFAULT}

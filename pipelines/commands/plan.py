@@ -14,9 +14,9 @@ from graphprep.plan.event_options import EventPlan, require_for_events, require_
 from graphprep.plan.search import Budget
 from graphprep.plan.training import TrainingPlan
 from graphprep.system.options import take_options
-from pipelines.commands import names
 from pipelines.commands.common import FILE, common, parts_option, show, topology_option
-from pipelines.commands.from_dataclass import options_of
+from pipelines.commands.options import names
+from pipelines.commands.options.from_dataclass import options_of
 
 
 @click.command()
@@ -85,7 +85,7 @@ def plan(
     if kind == "events":
         from graphprep.report.event_plan_tables import print_event_plan
         from graphprep.temporal.cache import EventCache
-        from pipelines.plan_events import plan_events, purpose_of
+        from pipelines.planning.events import plan_events, purpose_of
 
         others = {"parts": parts, "topology": topology, "gpu": gpu, "rates_from": rates_from, "best": best or None}
         others["pilot"] = pilot or None
@@ -101,7 +101,7 @@ def plan(
     batches = take_options(BatchPlan, options)
     if best:
         from graphprep.report.plan_tables import print_best
-        from pipelines.plan_best import plan_best
+        from pipelines.planning.best import plan_best
 
         found = plan_best(
             store_or_cache, training, fixed=given, budget=budget, pilot_epochs=pilot, batches=batches, **where
@@ -112,6 +112,6 @@ def plan(
     if ignored:
         raise UsageError(f"{' and '.join(ignored)} is for --best; add it")
     from graphprep.report.plan_tables import print_plan
-    from pipelines.plan import plan_training
+    from pipelines.planning.plan import plan_training
 
     show(plan_training(store_or_cache, training, batches=batches, pilot_epochs=pilot, **where), print_plan, json_output)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from pipelines.commands import names
 from pipelines.commands.common import PATH, common, show
+from pipelines.commands.options import names
 
 
 @click.command()
@@ -26,7 +26,7 @@ def rescale(checkpoints: Path, name_or_cache: str, json_output: bool) -> None:
       graphprep cache merge cora/2x4 --parts 4    # a cache for fewer ranks
       graphprep rescale runs/cora cora/flat-4
     """
-    from pipelines.rescale import rescale as ask
+    from pipelines.training.rescale import rescale as ask
 
     folder = ask(checkpoints, name_or_cache)
     text = f"after its present epoch the training goes on with {folder}"

@@ -11,9 +11,9 @@ from graphprep.errors import UsageError
 from graphprep.system.options import take_options
 from graphprep.system.printable import printable
 from graphprep.topology.probe.options import DEFAULT_NAME, ProbeOptions
-from pipelines.commands import names
 from pipelines.commands.common import PATH, common, print_json, print_line, show
-from pipelines.commands.from_dataclass import options_of
+from pipelines.commands.options import names
+from pipelines.commands.options.from_dataclass import options_of
 
 
 @click.group()
@@ -95,7 +95,7 @@ def detect_topology(saved: Path | None, out: Path | None, replace: bool, name: s
       graphprep topology detect --out mine.yaml
       graphprep topology detect --file saved.txt > mine.yaml
     """
-    from graphprep.system.output_path import checked_file
+    from graphprep.system.files.output_path import checked_file
     from graphprep.topology.detect import detected, read_saved, run_here
     from graphprep.topology.to_yaml import as_text, chosen_name, save
 
@@ -126,7 +126,7 @@ def probe_topology(out: Path, nproc: int | None, name: str | None, json_output: 
       graphprep topology probe --out mine.yaml
       graphprep topology probe --out cpu.yaml --nproc 4 --backend gloo --seconds 20
     """
-    from graphprep.system.output_path import checked_file
+    from graphprep.system.files.output_path import checked_file
     from graphprep.topology import Topology
     from graphprep.topology.probe.launch import start
     from graphprep.topology.to_yaml import chosen_name

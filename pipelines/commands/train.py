@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from graphprep.errors import GraphprepError
-from pipelines.commands import names
 from pipelines.commands.common import HELP_OPTIONS, fail
+from pipelines.commands.options import names
 
 
 @click.command(
@@ -27,7 +27,7 @@ def train(context: click.Context, cache: str, trainer_options: tuple[str, ...]) 
       graphprep train digits/2x2 --rebalance --output runs/digits    # move nodes away from ranks that turn out slow
       graphprep train --help                      # the trainer's options
     """
-    from pipelines.train import start_trainer, trainer_help
+    from pipelines.training.train import start_trainer, trainer_help
 
     if cache.startswith("-") and cache not in HELP_OPTIONS:
         fail(f"give the cache first, then the trainer's options: graphprep train CACHE {cache}", 2)
@@ -37,12 +37,12 @@ def train(context: click.Context, cache: str, trainer_options: tuple[str, ...]) 
     try:
         words = list(trainer_options)
         if "--auto" in words:
-            from pipelines.train_auto import chosen_options, without_auto
+            from pipelines.training.auto import chosen_options, without_auto
 
             words, pilot_epochs = without_auto(words)
             words += chosen_options(cache, [word for word in words if word != "--rebalance"], pilot_epochs=pilot_epochs)
         if "--rebalance" in words:
-            from pipelines.train_rebalanced import train_rebalanced
+            from pipelines.training.rebalanced import train_rebalanced
 
             context.exit(train_rebalanced(cache, [word for word in words if word != "--rebalance"]))
         context.exit(start_trainer(cache, words))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from pipelines.commands import names
 from pipelines.commands.common import common, show
+from pipelines.commands.options import names
 
 
 @click.command()

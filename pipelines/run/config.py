@@ -37,9 +37,9 @@ from graphprep.interop.export.formats import export_format
 from graphprep.partition.request import PartitionRequest
 from graphprep.plan.model_widths import ModelWidths, take_widths
 from graphprep.system import memory
+from graphprep.system.files.regular_file import regular_file
 from graphprep.system.home import checked_name, is_url
 from graphprep.system.options import options_in, take_options
-from graphprep.system.regular_file import regular_file
 from graphprep.system.yaml_config import LinedYaml, Where, dotted, parse, validated
 from graphprep.topology import Topology, resolve
 from pipelines.generate import GenerateStep

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 
 from graphprep.system import home
-from graphprep.system.atomic import published_file
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.atomic import published_file
+from graphprep.system.files.regular_file import regular_file
 
 
 def is_noted(stage: str, output: Path, *, key: str, state: str) -> bool:

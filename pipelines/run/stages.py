@@ -28,7 +28,7 @@ from graphprep.store.location import read_file
 from graphprep.store.store import GraphStore
 from graphprep.system import home
 from graphprep.system.executor import Executor
-from graphprep.system.output_path import checked_file
+from graphprep.system.files.output_path import checked_file
 from graphprep.version import __version__
 from pipelines.estimate import GraphSize
 from pipelines.export import ExportStep, export_cache

@@ -25,8 +25,8 @@ from graphprep.plan.training import TrainingPlan
 from graphprep.system import progress
 from graphprep.system.options import options_in
 from pipelines.from_memory import OPTIONS
-from pipelines.infer import LEARNT_BY
 from pipelines.store_step import StoreOptions
+from pipelines.training.infer import LEARNT_BY
 from tests.graphs import labelled_graph
 from tests.stores import make_store
 from trainer.config.options import MODELS

@@ -14,7 +14,7 @@ from graphprep.datasets.importing.options import ImportOptions
 from graphprep.errors import CacheError, UsageError
 from graphprep.system.options import options_in
 from graphprep.temporal.request import EventCacheRequest
-from pipelines.event_cache import METHODS
+from pipelines.events.cache import METHODS
 from tests.api.test_call import words_of
 
 NOT_FOR_EVENTS = {

@@ -44,8 +44,9 @@ def sha256(array: NDArray[np.generic]) -> str:
 def test_a_store_of_one_type_holds_the_edges_that_it_was_made_from(version: str) -> None:
     """Guards against a reader that opens an old store and gives other ids, weights or times."""
     store = graphprep.open_store(ARCHIVES / version / "people" / "store.zarr")
-    words = store.original_words("node")
-    assert words is not None
+    ids = store.original_ids("node")
+    assert ids is not None
+    words = ids.array().tolist()
     csr = store.csr(PERSON)
     rows = np.repeat(np.arange(12), np.diff(csr.indptr))
     weights, times = store.edge_array(PERSON, "data")[:], store.edge_array(PERSON, "time")[:]

@@ -25,7 +25,7 @@ from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
 from pipelines.export import export_cache
 from pipelines.partition import PartitionPlan, run_partition
-from pipelines.regroup import plan_regroup
+from pipelines.repartition.regroup import plan_regroup
 from tests.graphs import labelled_graph
 from tests.stores import make_store
 

@@ -18,7 +18,7 @@ from graphprep.cache.topology_file import files_of_topology, mapped_topology
 from graphprep.cache.topology_file import topology_file as file_of
 from graphprep.cache.verify import verify_cache
 from graphprep.errors import CacheError
-from graphprep.system.atomic import lock_file, locked
+from graphprep.system.files.atomic import lock_file, locked
 from graphprep.system.home_contents import contents
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph

@@ -58,7 +58,7 @@ def test_every_file_can_be_verified(name: str) -> None:
 
 def test_cora_is_pinned(test_data: Path) -> None:
     """The sizes and checksums in the registry must be those of the original files."""
-    from graphprep.system.verify import verify
+    from graphprep.system.files.verify import verify
 
     for file in readers.remote_files(entry("cora")):
         assert file.sha256

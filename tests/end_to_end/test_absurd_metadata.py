@@ -19,7 +19,7 @@ from graphprep.interop.export.marker import read_marker
 from graphprep.plan import rates_file
 from graphprep.store.metadata import CHECKSUMS, ROOT_CHECKSUM
 from graphprep.store.store import GraphStore
-from graphprep.system.output_path import kind_of
+from graphprep.system.files.output_path import kind_of
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store

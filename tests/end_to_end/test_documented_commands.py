@@ -44,7 +44,7 @@ from graphprep.datasets.importing.schema import load_schema
 from graphprep.plan import rates, rates_file, rates_process
 from graphprep.system.home import require_cache
 from graphprep.topology import resolve
-from pipelines.train_auto import chosen_options, without_auto
+from pipelines.training.auto import chosen_options, without_auto
 from tests.datasets.user_graphs import written
 from tests.documented import PAGES, ROOT, Block, blocks
 from tests.end_to_end.test_documented_python import PAGES_WITH_EXAMPLES
@@ -63,7 +63,7 @@ LISTED = {
     "pip install 'graphprep[dask]'": "takes packages from the index",
     "python -m benchmarks.network.parts --folder WORK --out parts.json": "hours, as root; tests/network runs less",
     "python -m benchmarks.network.relays --folder WORK --out relays.json": "minutes, as root",
-    "graphprep plan cora/2x2 --best --pilot 40": "trains eight times; test_plan_best.py has pilots",
+    "graphprep plan cora/2x2 --best --pilot 40": "trains eight times; test_best.py has pilots",
     "graphprep plan cora/2x2 --best --pilot 40 --batch-size 64 --fanouts 2,2": "trains ten times, likewise",
     "torchrun --nnodes 1:2 --nproc-per-node 4 --max-restarts 10 --rdzv-backend c10d --rdzv-endpoint HOST:29500 "
     "-m trainer ~/shared/cora --checkpoint ~/shared/run --checkpoint-every 1 --resume": "waits for machines that "

@@ -13,8 +13,8 @@ from cli import main
 from graphprep.errors import UsageError, operating_system_sentence
 from graphprep.store.convert import scratch_of
 from graphprep.system import home
-from graphprep.system.atomic import locked, published_file
-from graphprep.system.output_path import LONGEST_NAME, checked_target
+from graphprep.system.files.atomic import locked, published_file
+from graphprep.system.files.output_path import LONGEST_NAME, checked_target
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph
 from tests.stores import make_store

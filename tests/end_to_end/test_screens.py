@@ -20,9 +20,9 @@ from graphprep.report.cited import Cited
 from graphprep.report.table import Column, Table
 from graphprep.system import doctor, home
 from graphprep.topology import Topology, resolve
-from pipelines import plan as plan_pipeline
+from pipelines.planning import plan as plan_pipeline
 from tests.graphs import labelled_graph
-from tests.plan.test_plan import known_rates
+from tests.pipelines.planning.test_plan import known_rates
 from tests.stores import make_cache, make_store
 
 pytestmark = pytest.mark.slow

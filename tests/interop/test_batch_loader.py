@@ -15,7 +15,7 @@ from torch_geometric.utils import trim_to_layer
 
 import graphprep as gp
 from graphprep.errors import UsageError
-from graphprep.sampling import sampler
+from graphprep.sampling.samplers import neighbour as sampler
 from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph, typed_graph

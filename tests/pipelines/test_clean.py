@@ -149,7 +149,7 @@ def another_process(script: str) -> Iterator[None]:
 def holding(path: Path) -> str:
     """A script that holds a lock."""
     return (
-        "from pathlib import Path\nfrom graphprep.system.atomic import locked\n"
+        "from pathlib import Path\nfrom graphprep.system.files.atomic import locked\n"
         f"held = locked(Path({str(path)!r}), 'x')\nheld.__enter__()"
     )
 

@@ -21,10 +21,10 @@ from graphprep.plan.training import TrainingPlan, batch_work, epoch_work
 from graphprep.report.plan_tables import print_plan
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel
-from pipelines.pilot import run_batch_pilots
-from pipelines.plan import plan_training
+from pipelines.planning.pilot import run_batch_pilots
+from pipelines.planning.plan import plan_training
 from tests.graphs import labelled_graph
-from tests.plan.test_plan import folder, known_rates, quick
+from tests.pipelines.planning.test_plan import folder, known_rates, quick
 from tests.stores import make_store
 
 __all__ = ["folder", "quick"]  # fixtures
@@ -107,7 +107,7 @@ def test_the_ways_are_compared_by_their_time_to_one_accuracy(
         asked.append((cache, epochs, [way.batches for way in ways]))
         return curves
 
-    monkeypatch.setattr("pipelines.plan.run_batch_pilots", pilots)
+    monkeypatch.setattr("pipelines.planning.plan.run_batch_pilots", pilots)
     training = TRAINING.with_options(wire="int8", eval_every=2)
     plan = plan_training(str(folder), training, batches=SHAPE, pilot_epochs=3)
     options = {"batch_size": 16, "fanouts": "3,2"}
@@ -142,7 +142,7 @@ def test_pilots_train_in_each_way(folder: Path, monkeypatch: pytest.MonkeyPatch)
         values = np.array([0.5, 0.25])
         return SimpleNamespace(result={"metric": "mae"}, history={"val_mae": values})
 
-    monkeypatch.setattr("pipelines.pilot.train_to_folder", train)
+    monkeypatch.setattr("pipelines.planning.pilot.train_to_folder", train)
     common: dict[str, Any] = {"training": TRAINING, "epoch_seconds": 1.0, "reason": ""}
     options = {"batch_size": 16, "fanouts": "3,2", "control_variates": True}
     ways = [TrainedOn(name=WHOLE, batches={}, **common), TrainedOn(name=CONTROLLED, batches=options, **common)]

@@ -18,7 +18,7 @@ from graphprep.plan.model_widths import ModelWidths, take_widths, width_mismatch
 from graphprep.plan.training import TrainingPlan
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, run_partition
-from pipelines.plan import plan_training
+from pipelines.planning.plan import plan_training
 from pipelines.run.config import read_pipeline
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_store

@@ -24,10 +24,10 @@ from graphprep.plan.training import TrainingPlan, Work
 from graphprep.report.plan_tables import print_plan
 from graphprep.topology import Topology, resolve
 from graphprep.topology.gpu_specs import GATHERED, GPUS, MULTIPLIED, STREAMED, gpu_called
-from pipelines import plan as plan_pipeline
-from pipelines.plan import plan_training
+from pipelines.planning import plan as plan_pipeline
+from pipelines.planning.plan import plan_training
 from tests.graphs import labelled_graph
-from tests.plan.test_plan import Any1
+from tests.pipelines.planning.test_plan import Any1
 from tests.stores import make_cache, make_store
 
 A100 = "NVIDIA A100-SXM4-40GB"

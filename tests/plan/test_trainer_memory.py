@@ -22,7 +22,7 @@ from graphprep.plan.training import TrainingPlan
 from graphprep.system.child_process import child_settings, python_command
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, run_partition
-from pipelines.plan import plan_training
+from pipelines.planning.plan import plan_training
 from tests.graphs import labelled_graph, with_edge_arrays
 from tests.stores import make_store
 from trainer.config.options import Options

@@ -12,10 +12,10 @@ from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType
 from graphprep.sampling.blocks import layers_of
 from graphprep.sampling.edge_weights import SUMS, EdgeWeights, Sums
 from graphprep.sampling.graph import SamplingGraph, without_pairs
-from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SampledBatch, SamplingOptions
 from tests.conftest import BoundsChecked
 from tests.graphs import csr_of, random_edges
-from tests.sampling.test_sampler import NODES, drawn_by_node, random_graph, sampled
+from tests.sampling.samplers.test_neighbour import NODES, drawn_by_node, random_graph, sampled
 
 SEEDS = np.array([3, 0, 150, 41])
 

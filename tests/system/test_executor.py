@@ -36,7 +36,7 @@ from graphprep.report.summary.store_summary import store_summary
 from graphprep.store import external_sort, sort
 from graphprep.store.store import GraphStore
 from graphprep.system.executor import Executor, Threads, open_executor
-from graphprep.system.scratch import NoRoomError
+from graphprep.system.files.scratch import NoRoomError
 from graphprep.topology import Topology
 from graphprep.traffic import count_traffic, counts_by_ranges
 from graphprep.traffic.counts_by_ranges import count_by_ranges

@@ -13,8 +13,8 @@ import pytest
 from graphprep.core.csr_mmap import in_files
 from graphprep.core.types import Csr
 from graphprep.partition.out_of_core.passes import Passes
+from graphprep.system.files.scratch import NoRoomError, RowSink
 from graphprep.system.payload import SharedPayload, has_name, in_file
-from graphprep.system.scratch import NoRoomError, RowSink
 
 
 def arrived(value: Any) -> Any:
@@ -130,7 +130,7 @@ def test_a_matrix_in_files_with_names(tmp_path: Path) -> None:
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a traceback in the middle of a round."""
-    monkeypatch.setattr("graphprep.system.scratch.shutil.disk_usage", lambda _: type("Disk", (), {"free": 10}))
+    monkeypatch.setattr("graphprep.system.files.scratch.shutil.disk_usage", lambda _: type("Disk", (), {"free": 10}))
     with pytest.raises(NoRoomError, match="for the time of the partitioning"):
         Passes(folder=tmp_path).shared(np.arange(1000))
 

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from graphprep.temporal.sort_events import EventSpool
 from graphprep.temporal.splits import split_by_time
 from graphprep.temporal.store import EventStore
 from graphprep.temporal.write_cache import cache_of_arrays
-from pipelines.event_store import generate_events
+from pipelines.events.store import generate_events
 from trainer.data.events import open_event_cache
 
 
@@ -107,7 +108,7 @@ def test_no_leak_is_possible(
     tensors = open_event_cache(str(folder)).tensors()
     event = data.draw(st.integers(0, len(times) - 1))
     node, time = int(tensors.source[event]), tensors.time[event]
-    first = int(tensors.first_event_at(time.reshape(1)))
+    first = int(torch.searchsorted(tensors.time, time))
     start, stop = tensors.index_offsets[node : node + 2].tolist()
     entries = tensors.index_event[start:stop]
     earlier = entries[entries < first]

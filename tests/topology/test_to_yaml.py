@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphprep.errors import UsageError
-from graphprep.system.output_path import checked_file
+from graphprep.system.files.output_path import checked_file
 from graphprep.topology import Topology, resolve
 from graphprep.topology.to_yaml import as_text, chosen_name, save
 

@@ -7,10 +7,10 @@ import pytest
 
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeType
 from graphprep.sampling.graph import SamplingGraph
-from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
+from graphprep.sampling.samplers.neighbour import NeighbourSampler, SamplingOptions
 from graphprep.traffic.visits import BatchShape, fetched_rows, visit_probabilities
 from tests.graphs import csr_of, random_edges
-from tests.sampling.test_sampler import graph_of
+from tests.sampling.samplers.test_neighbour import graph_of
 
 
 def test_on_a_tree() -> None:

@@ -119,7 +119,7 @@ class ForkedProgram:
 
 
 def fork_trainers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `pipelines.train` fork the trainer's launcher where it would start an interpreter."""
+    """Let `pipelines.training.train` fork the trainer's launcher where it would start an interpreter."""
 
     def popen(command: list[str], *, env: Mapping[str, str], **_settings: object) -> ForkedProgram:
         return ForkedProgram(*command[command.index("-m") + 1 :], **without_parent(env))
@@ -127,7 +127,7 @@ def fork_trainers(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_parent(variables: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in variables.items() if name != PARENT}
 
-    monkeypatch.setattr("pipelines.train.subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": popen}))
+    monkeypatch.setattr("pipelines.training.train.subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": popen}))
 
 
 def _text(connection: Connection) -> TextIO:

@@ -82,10 +82,6 @@ class EventTensors:
     member_of: Tensor | None
     """int16 [N]: which of the S ranks that share a group has each node; None where S is 1"""
 
-    def first_event_at(self, time: Tensor) -> Tensor:
-        """The first event that is not earlier than each of some times: the events before it are strictly earlier."""
-        return torch.searchsorted(self.time, time.to(self.time.dtype), side="left")
-
 
 def read_tensors(cache: EventCache) -> EventTensors:
     """All tensors of a cache; `EventCache.tensors` calls this."""
@@ -106,9 +102,9 @@ class _Reader:
             source=self._numbers("events/source", count, nodes),
             destination=self._numbers("events/destination", count, nodes),
             time=time,
-            x=self._optional("events/x", ("float32",), (*count, cache.num_event_features)),
+            x=self._optional("events/x", (*count, cache.num_event_features)),
             y=self._states(count),
-            node_x=self._optional("nodes/x", ("float32",), (nodes, cache.num_node_features)),
+            node_x=self._optional("nodes/x", (nodes, cache.num_node_features)),
             changing=self._changing(),
             rank_of=self._numbers("nodes/rank_of", (nodes,), cache.num_parts, "int16"),
             index_offsets=offsets,
@@ -179,8 +175,8 @@ class _Reader:
             if not bool((piece[1:] >= piece[:-1]).all()):
                 raise self.cache.manifest.damaged(name, "does not ascend")
 
-    def _optional(self, name: str, data_types: tuple[str, ...], shape: tuple[int, ...]) -> Tensor | None:
-        return self._mapped(name, data_types, shape) if self.cache.has(name) else None
+    def _optional(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
+        return self._mapped(name, ("float32",), shape) if self.cache.has(name) else None
 
     def _mapped(self, name: str, data_types: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
         stored = self.cache.array(name, data_types=data_types, dimensions=len(shape))

@@ -95,7 +95,7 @@ class HeadEdges:
             num_heads: of the rows.
             num_columns: C, of the matrix.
         """
-        self._num_rows, self._num_heads, self._num_columns = block.num_rows, num_heads, num_columns
+        self._num_rows, self._num_heads = block.num_rows, num_heads
         small = index_type(num_columns * num_heads, block.num_edges * num_heads)
         small = torch.promote_types(small, block.indptr.dtype)
         heads_h = torch.arange(num_heads, dtype=small, device=block.indptr.device)

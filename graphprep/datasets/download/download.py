@@ -30,9 +30,9 @@ from graphprep.datasets.download.mirror import origin
 from graphprep.datasets.download.transfer import RESUME_SUFFIX, Transfer
 from graphprep.errors import DatasetError, DownloadError, UsageError
 from graphprep.system import progress
-from graphprep.system.atomic import PARTIAL_PREFIX, fsync_folder, locked
-from graphprep.system.regular_file import regular_file
-from graphprep.system.verify import Fetched, RemoteFile, verify
+from graphprep.system.files.atomic import PARTIAL_PREFIX, fsync_folder, locked
+from graphprep.system.files.regular_file import regular_file
+from graphprep.system.files.verify import Fetched, RemoteFile, verify
 
 if TYPE_CHECKING:
     import httpx

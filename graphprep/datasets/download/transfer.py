@@ -32,8 +32,8 @@ from graphprep.datasets.download.http_client import RetryPolicy
 from graphprep.datasets.download.http_errors import TryAgain, of_connection, of_status, shown
 from graphprep.errors import DownloadError
 from graphprep.system import progress
-from graphprep.system.regular_file import regular_file
-from graphprep.system.verify import RemoteFile
+from graphprep.system.files.regular_file import regular_file
+from graphprep.system.files.verify import RemoteFile
 
 if TYPE_CHECKING:
     import httpx

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
 from graphprep.system import memory
-from graphprep.system.archive import COPY_BYTES, Archive, in_plain_words
-from graphprep.system.regular_file import regular_file
-from graphprep.system.verify import HEAD_BYTES, substitute
+from graphprep.system.files.archive import COPY_BYTES, Archive, in_plain_words
+from graphprep.system.files.regular_file import regular_file
+from graphprep.system.files.verify import HEAD_BYTES, substitute
 
 Array = NDArray[Any]
 Shape = Sequence[int | None]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
-from graphprep.system.scratch import NoRoomError, RowSink
+from graphprep.system.files.scratch import NoRoomError, RowSink
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
-from graphprep.system.regular_file import regular_file
-from graphprep.system.verify import HEAD_BYTES, substitute
+from graphprep.system.files.regular_file import regular_file
+from graphprep.system.files.verify import HEAD_BYTES, substitute
 
 
 def load_json(path: Path) -> Any:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from graphprep.datasets.formats.arrays import npy_header, read_exactly
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
-from graphprep.system.scratch import RowSink
+from graphprep.system.files.archive import Archive
+from graphprep.system.files.scratch import RowSink
 
 Array = NDArray[Any]
 PIECE_BYTES = 16 << 20

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from graphprep.datasets.formats.arrays import Sparse
 from graphprep.errors import DatasetError
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 
 MEMO_NAMES = ("PUT", "BINPUT", "LONG_BINPUT")
 PLAIN_DTYPE = re.compile(r"[biuf][1248]")

@@ -19,8 +19,8 @@ import numpy as np
 
 from graphprep.datasets.importing.edges.edge_lines import count_line_feeds
 from graphprep.errors import DatasetError
-from graphprep.system.regular_file import regular_file
-from graphprep.system.verify import HEAD_BYTES, substitute
+from graphprep.system.files.regular_file import regular_file
+from graphprep.system.files.verify import HEAD_BYTES, substitute
 
 BLOCK_BYTES = 4 << 20
 """small enough for the last-level cache, large enough that a block's overhead is not seen"""

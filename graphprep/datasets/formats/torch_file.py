@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from graphprep.datasets.formats.pickles import PickledArray, PlainUnpickler, require_small_memo
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive, in_plain_words
+from graphprep.system.files.archive import Archive, in_plain_words
 
 STORAGES = {
     "LongStorage": "<i8",

@@ -26,7 +26,7 @@ from graphprep.core.types import (
 )
 from graphprep.datasets.generators.requests import GraphRequest
 from graphprep.system import progress
-from graphprep.system.atomic import reserve
+from graphprep.system.files.atomic import reserve
 
 EDGES_AT_A_TIME = 1 << 20
 CHUNKS_A_SECTION = 4

@@ -16,7 +16,7 @@ from graphprep.datasets.importing.edges.edge_file import EdgeFile, FileRange, Se
 from graphprep.datasets.importing.ids import IdSet
 from graphprep.datasets.importing.node_ids import NodeIds
 from graphprep.system.executor import Executor
-from graphprep.system.file_version import FileVersion, changed, require_version, version_of
+from graphprep.system.files.version import FileVersion, changed, require_version, version_of
 
 BYTES_NEEDED = 600_000_000
 """of a section: its edges as they are read, and a flag for each id"""

@@ -15,8 +15,8 @@ from types import TracebackType
 
 from graphprep.errors import DatasetError
 from graphprep.system import progress
-from graphprep.system.file_version import FileVersion, require_version, version_of
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
+from graphprep.system.files.version import FileVersion, require_version, version_of
 
 BYTES_AT_A_TIME = 1 << 22
 

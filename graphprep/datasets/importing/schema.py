@@ -49,8 +49,8 @@ from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
 from graphprep.datasets.importing.node_files import PARTS, NodeFiles
 from graphprep.datasets.importing.options import Format, IdKind
 from graphprep.errors import DatasetError, UsageError
+from graphprep.system.files.regular_file import regular_file
 from graphprep.system.nearest import nearest
-from graphprep.system.regular_file import regular_file
 from graphprep.system.yaml_config import FaultAt, StrictModel, validated, validated_values
 
 NO_NAME = "is not of letters, digits, '.', '-' and single '_' between them"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import Ids
 from graphprep.system import home, memory
-from graphprep.system.scratch import RowSink, no_room, scratch_file
+from graphprep.system.files.scratch import RowSink, no_room, scratch_file
 
 Array = NDArray[Any]
 KEPT_BYTES = 1 << 30

@@ -26,9 +26,9 @@ from graphprep.datasets.formats.text_table import line_of, read_text_table
 from graphprep.datasets.importing.edges.edge_columns import column_place
 from graphprep.errors import DatasetError
 from graphprep.system import memory, progress
-from graphprep.system.archive import Archive
-from graphprep.system.regular_file import regular_file
-from graphprep.system.verify import HEAD_BYTES, substitute
+from graphprep.system.files.archive import Archive
+from graphprep.system.files.regular_file import regular_file
+from graphprep.system.files.verify import HEAD_BYTES, substitute
 
 Array = NDArray[Any]
 WORDS = np.dtypes.StringDType()

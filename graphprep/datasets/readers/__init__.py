@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from graphprep.core.types import RawGraph
 from graphprep.errors import DatasetError
 from graphprep.system import memory
-from graphprep.system.verify import FileCheck, RemoteFile
+from graphprep.system.files.verify import FileCheck, RemoteFile
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry

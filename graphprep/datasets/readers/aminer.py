@@ -23,7 +23,7 @@ from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.checks import classes, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 NETWORK, LABELS = "net_aminer.zip", "label.zip"
 NAMES = {"author": "id_author.txt", "venue": "id_conf.txt"}

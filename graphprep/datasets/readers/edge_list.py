@@ -21,7 +21,7 @@ from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.datasets.importing.node_files import PARTS
 from graphprep.datasets.importing.user_files import read_files
 from graphprep.datasets.reader_options import ReaderOptions, options_of
-from graphprep.system.verify import FileCheck
+from graphprep.system.files.verify import FileCheck
 
 
 class EntryOptions(ReaderOptions):

@@ -25,7 +25,7 @@ from graphprep.datasets.formats.checks import classes, features, file_of, node_m
 from graphprep.datasets.formats.matlab_file import read_arrays
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 FEATURES, LABELS = "features", "label"
 MOST_FEATURES = 4096

@@ -22,9 +22,9 @@ from graphprep.datasets.formats.arrays import Npz, check_npz
 from graphprep.datasets.formats.checks import classes, disjoint, flags, node_ids, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
-from graphprep.system.regular_file import regular_file
-from graphprep.system.verify import HEAD_BYTES, FileCheck, substitute
+from graphprep.system.files.archive import Archive
+from graphprep.system.files.regular_file import regular_file
+from graphprep.system.files.verify import HEAD_BYTES, FileCheck, substitute
 
 NODES, EDGES = "out1_node_feature_label.txt", "out1_graph_edges.txt"
 PARTS = ("train", "val", "test")

@@ -27,7 +27,7 @@ from graphprep.datasets.formats.arrays import Npz, Sparse
 from graphprep.datasets.formats.checks import classes, file_of, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 
 class GnnBenchmarkOptions(ReaderOptions):

@@ -25,7 +25,7 @@ from graphprep.datasets.formats.checks import classes, disjoint, features, flags
 from graphprep.datasets.formats.json_file import load_json, numbers
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 EDGES, FEATURES, LABELS, ROLES = "adj_full.npz", "feats.npy", "class_map.json", "role.json"
 PARTS = {"tr": "train_mask", "va": "val_mask", "te": "test_mask"}

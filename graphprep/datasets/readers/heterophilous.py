@@ -15,7 +15,7 @@ from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import Npz
 from graphprep.datasets.formats.checks import classes, disjoint, features, file_of, node_ids, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 PARTS = ("train", "val", "test")
 

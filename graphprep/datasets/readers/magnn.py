@@ -25,7 +25,7 @@ from graphprep.datasets.formats.arrays import Npz, Sparse, member_array
 from graphprep.datasets.formats.checks import classes, disjoint, features, file_of, node_mask, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 Array = NDArray[Any]
 EDGES, LABELS, NODE_TYPES, SPLIT = "adjM.npz", "labels.npy", "node_types.npy", "train_val_test_idx.npz"

@@ -34,8 +34,8 @@ from graphprep.datasets.formats import pickles
 from graphprep.datasets.formats.checks import node_mask, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.regular_file import regular_file
-from graphprep.system.verify import FileCheck
+from graphprep.system.files.regular_file import regular_file
+from graphprep.system.files.verify import FileCheck
 
 FEATURES, CLASSES = ("x", "tx", "allx"), ("y", "ty", "ally")
 PARTS = (*FEATURES, *CLASSES, "graph", "test.index")

@@ -26,7 +26,7 @@ from graphprep.datasets.formats.checks import features, file_of, flags, node_ids
 from graphprep.datasets.formats.json_file import numbers, parse_json
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 Array = NDArray[Any]
 PARTS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}

@@ -21,7 +21,7 @@ from graphprep.datasets.formats.checks import classes, features, file_of, readin
 from graphprep.datasets.formats.large_arrays import stored_array
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 TABLES, EDGES = "reddit_data.npz", "reddit_graph.npz"
 ROLES = {"train_mask": 1, "val_mask": 2, "test_mask": 3}

@@ -23,7 +23,7 @@ from graphprep.datasets.formats.checks import classes, disjoint, features, file_
 from graphprep.datasets.formats.json_file import load_json, numbers
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.verify import FileCheck
+from graphprep.system.files.verify import FileCheck
 
 KEYS = ("features", "labels", "links", "train_masks", "val_masks", "stopping_masks", "test_mask")
 

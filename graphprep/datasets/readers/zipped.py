@@ -19,11 +19,11 @@ from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.checks import file_of, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.archive import COPY_BYTES, Archive
-from graphprep.system.atomic import PARTIAL_PREFIX
+from graphprep.system.files.archive import COPY_BYTES, Archive
+from graphprep.system.files.atomic import PARTIAL_PREFIX
+from graphprep.system.files.scratch import NoRoomError, no_room, require_room
+from graphprep.system.files.verify import FileCheck
 from graphprep.system.home import NAME_PATTERN
-from graphprep.system.scratch import NoRoomError, no_room, require_room
-from graphprep.system.verify import FileCheck
 
 FOLDER = f"{PARTIAL_PREFIX}unpacked"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.cache.read import PartitionCache
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 from graphprep.version import __version__
 
 MARKER = "graphprep.json"

@@ -77,7 +77,7 @@ def _against_metis(cache: PartitionCache, this: Mapping[str, Any], metis: Mappin
     if all(this[figure] == metis[figure] for figure in FIGURES):
         return f"These are the parts of {name}."
     step = this["step_seconds"] / metis["step_seconds"] if metis["step_seconds"] else 1.0
-    sentence = f"The predicted step is {_change(step, 'shorter', 'longer', 'as long as')} with the parts of {name}"
+    sentence = f"The predicted step is {_change(step)} with the parts of {name}"
     if metis["bottleneck_seconds"] and metis["halo_rows"]:
         bottleneck, rows = (this[figure] / metis[figure] for figure in ("bottleneck_seconds", "halo_rows"))
         sentence += (
@@ -98,10 +98,11 @@ def _of_batches(batches: Mapping[str, Any], metis: Mapping[str, Any] | None) -> 
     return f"{sentence}; that is {times(rows)} of the rows and {times(slowest)} of the time of {metis_name(metis)}."
 
 
-def _change(ratio: float, less: str, more: str, same: str) -> str:
+def _change(ratio: float) -> str:
+    """Of a step's seconds."""
     if abs(ratio - 1) < SAME:
-        return same
-    return f"{100 * abs(1 - ratio):.0f} % {less if ratio < 1 else more} than"
+        return "as long as"
+    return f"{100 * abs(1 - ratio):.0f} % {'shorter' if ratio < 1 else 'longer'} than"
 
 
 def _why_no_reference(cache: PartitionCache) -> str:
@@ -215,7 +216,7 @@ def compared_verdict(caches: Sequence[Mapping[str, Any]]) -> list[str]:
     best, second, *_ = sorted(caches, key=lambda row: row["step_seconds"])
     if second["step_seconds"] <= best["step_seconds"] * (1 + SAME):
         return [f"{best['cache']} and {second['cache']} have the shortest predicted steps, which are equal."]
-    step = _change(best["step_seconds"] / second["step_seconds"], "shorter", "longer", "as long as")
+    step = _change(best["step_seconds"] / second["step_seconds"])
     rows = best["halo_rows"] / second["halo_rows"] if second["halo_rows"] else 1.0
     return [
         f"{best['cache']} has the shortest predicted step, {step} that of {second['cache']}, for {times(rows)} of its "

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import Csr, EdgeType
-from graphprep.sampling import neighbour_kernels as draws
 from graphprep.sampling.owners.connection import admit, answer, receive
+from graphprep.sampling.samplers import neighbour_kernels as draws
 from graphprep.traffic.visits import multiply_misses
 
 COUNTS, SOURCES, SOURCES_AND_WEIGHTS, MISSES, OUT_DEGREES = range(5)

@@ -21,7 +21,6 @@ from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_csr
 from graphprep.core.types import Csr, EdgeType
 from graphprep.errors import TrainingError, UsageError
-from graphprep.sampling import neighbour_kernels as draws
 from graphprep.sampling.edge_weights import EdgeWeights, RowFacts, Sums, row_facts
 from graphprep.sampling.graph import SamplingGraph, without_pairs
 from graphprep.sampling.owners.connection import Owners, Request
@@ -36,7 +35,8 @@ from graphprep.sampling.owners.server import (
     node_dtype,
     request_of,
 )
-from graphprep.sampling.sampler import Drawn, NeighbourSampler, SamplingOptions
+from graphprep.sampling.samplers import neighbour_kernels as draws
+from graphprep.sampling.samplers.neighbour import Drawn, NeighbourSampler, SamplingOptions
 from graphprep.traffic.visits import Probabilities, multiply_misses, visits_of_draws
 
 _NONE = np.empty(0, np.int64)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from graphprep.errors import TopologyError
 from graphprep.system import progress
-from graphprep.system.regular_file import regular_file
+from graphprep.system.files.regular_file import regular_file
 
 TOOL = "nvidia-smi"
 TOPOLOGY = (TOOL, "topo", "-m")

@@ -10,7 +10,7 @@ from statistics import median
 
 from graphprep.errors import TopologyError, UsageError
 from graphprep.system import progress
-from graphprep.system.output_path import checked_file
+from graphprep.system.files.output_path import checked_file
 from graphprep.topology.network import Rank
 from graphprep.topology.probe.build import build
 from graphprep.topology.probe.coordinator import Coordinator, run_plans

@@ -18,7 +18,7 @@ import pytest
 from graphprep.datasets.download.download import download
 from graphprep.datasets.download.http_client import RetryPolicy
 from graphprep.errors import DatasetError, DownloadError, UsageError
-from graphprep.system.verify import RemoteFile
+from graphprep.system.files.verify import RemoteFile
 from tests.fault_server import Fault, FaultServer
 
 QUICK = RetryPolicy(first_delay=0.01, read_timeout=0.5, attempts=3)

@@ -21,7 +21,7 @@ import pytest
 from graphprep.datasets.download.download import download
 from graphprep.datasets.download.http_client import RetryPolicy
 from graphprep.errors import DatasetError, DownloadError
-from graphprep.system.verify import RemoteFile
+from graphprep.system.files.verify import RemoteFile
 from tests.fault_server import Fault, FaultServer, _Handler, etag_of
 from tests.soak import soak_count
 

@@ -10,7 +10,7 @@ from graphprep.datasets.download.download import download
 from graphprep.datasets.download.google_drive import LONGEST_PAGE, confirmed
 from graphprep.datasets.download.http_client import RetryPolicy
 from graphprep.errors import DownloadError
-from graphprep.system.verify import RemoteFile
+from graphprep.system.files.verify import RemoteFile
 from tests.fault_server import Fault, FaultServer
 
 HOST = "drive.usercontent.google.com"

@@ -25,7 +25,7 @@ from graphprep.datasets.download.http_client import RetryPolicy
 from graphprep.datasets.download.http_errors import retry_after, shown
 from graphprep.datasets.download.transfer import Transfer
 from graphprep.errors import DownloadError
-from graphprep.system.verify import RemoteFile
+from graphprep.system.files.verify import RemoteFile
 from tests.conftest import heed_interrupts
 from tests.fault_server import LAST_MODIFIED, Fault, FaultServer, etag_of
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from graphprep.datasets.formats import arrays
 from graphprep.datasets.formats.arrays import Npz, Sparse, map_npy, read_npy
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 
 def npy(array: Any) -> bytes:

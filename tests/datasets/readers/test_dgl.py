@@ -19,7 +19,7 @@ from graphprep.datasets import readers, registry
 from graphprep.datasets.readers.zipped import FOLDER
 from graphprep.errors import DatasetError
 from graphprep.system import memory
-from graphprep.system.verify import RemoteFile, verify
+from graphprep.system.files.verify import RemoteFile, verify
 from tests.datasets import ogb_files, planetoid_files, published, published_files
 from tests.datasets.dgl_files import NODES, UNLABELLED, Files, fraud, write, write_fraud, zip_entry
 from tests.datasets.entries import entry

@@ -25,7 +25,7 @@ from graphprep.datasets.importing.table_files import read_array, reading
 from graphprep.datasets.importing.user_files import read_files
 from graphprep.errors import DatasetError, UsageError
 from graphprep.system import memory
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 from tests.datasets.user_graphs import graph
 
 pytestmark = pytest.mark.slow

@@ -28,8 +28,8 @@ from graphprep.partition.request import PartitionRequest
 from graphprep.partition.result import PartitionResult
 from graphprep.partition.typed_graph import WholeGraph
 from graphprep.store.store import GraphStore
-from graphprep.system import scratch
 from graphprep.system.executor import Threads
+from graphprep.system.files import scratch
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel, count_in_order, count_traffic
 from pipelines.partition import plan_partition, run_partition

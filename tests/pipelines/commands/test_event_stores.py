@@ -142,7 +142,7 @@ def test_ranks_share_groups_of_snapshots(run: Run, stream: str, monkeypatch: pyt
     shown = run("inspect", made["cache"]).stdout
     assert "4 ranks share each group: nodes by " in shown
     assert "memory of a rank in training, estimate for --hidden 64 --layers 2" in shown
-    monkeypatch.setattr("pipelines.snapshot_members.BYTES_OF_AN_EVENT", 10**12)
+    monkeypatch.setattr("pipelines.events.snapshot_members.BYTES_OF_AN_EVENT", 10**12)
     without = run("partition", stream, *options, "--seed", 1, "--replace", "--json")
     assert "METIS is not tried: it may need" in without.stderr
     assert json.loads(without.stdout)["quality"]["members"]["method"] == "stream"

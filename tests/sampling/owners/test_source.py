@@ -19,7 +19,7 @@ from graphprep.sampling.neighbour_source import WholeGraph
 from graphprep.sampling.owners.connection import Owners, Request
 from graphprep.sampling.owners.server import COUNTS, SOURCES, OwnerServer, request_of
 from graphprep.sampling.owners.source import OwnedEdges, OwnerNetwork
-from graphprep.sampling.sampler import SamplingOptions
+from graphprep.sampling.samplers.neighbour import SamplingOptions
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.minibatch.in_process import serve_in_thread
 from tests.trainer.typed_cache import make_typed_cache, typed_graph

@@ -86,7 +86,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "from graphprep.traffic.visits import visit_probabilities\n"
         "from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE\n"
         "from tests.sampling.row_cache.replayed import fetched_rows\n"
-        "from tests.sampling.test_sampler import random_graph\n"
+        "from tests.sampling.samplers.test_neighbour import random_graph\n"
         "rng = np.random.default_rng(2)\n"
         "batches = [rng.choice(3000, count, replace=False) for count in [700, 0, 5, *[600] * 20]]\n"
         "for slots in (0, 1, 500, 3000):\n"

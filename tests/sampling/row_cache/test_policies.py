@@ -16,7 +16,7 @@ from graphprep.sampling.row_cache.policies import POLICIES, make_row_cache, miss
 from graphprep.sampling.row_cache.scores import presampled_counts
 from tests.graphs import csr_of
 from tests.sampling.row_cache.replayed import NODES, batches_of_nodes, fetched_rows
-from tests.sampling.test_sampler import graph_of
+from tests.sampling.samplers.test_neighbour import graph_of
 
 
 def as_arrays(*batches: list[int]) -> list[NDArray[np.int64]]:

@@ -100,11 +100,6 @@ class SnapshotGraph:
         return self._csr.num_rows
 
     @property
-    def num_entries(self) -> int:
-        """E"""
-        return self._csr.num_edges
-
-    @property
     def members(self) -> Members | None:
         """The ranks that share the graph; None where this rank has all of it."""
         return None if self._halo is None else self._halo.members

@@ -60,11 +60,6 @@ class SnapshotNetwork(nn.Module):
         """The recurrences, one over the rows of the other."""
         return [one for one in self.recurrences if isinstance(one, Recurrence)]
 
-    @property
-    def shared_parameters(self) -> list[nn.Parameter]:
-        """All but the learnt rows."""
-        return [parameter for parameter in self.parameters() if parameter is not self.vectors_NF]
-
     def parameters_between(self, segment: int) -> list[nn.Parameter]:
         """Those that are used after recurrence `segment - 1` and before recurrence `segment`, or the decoder."""
         used = [*self.recurrences[max(segment - 1, 0) : segment + 1]]

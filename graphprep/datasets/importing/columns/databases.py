@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from graphprep.datasets.importing.columns.table_source import Batch, TableReader
 from graphprep.errors import DatasetError, UsageError
+from graphprep.system.files.regular_file import regular_file
 from graphprep.system.nearest import nearest
-from graphprep.system.regular_file import regular_file
 
 SQLITE_MAGIC, DUCKDB_MAGIC, DUCKDB_AT = b"SQLite format 3\0", b"DUCK", 8
 SQLITE_TABLES = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite%'"

@@ -22,7 +22,7 @@ from graphprep.datasets.importing.spool import Column as SpooledColumn
 from graphprep.datasets.importing.spool import Spool
 from graphprep.errors import DatasetError
 from graphprep.system import home
-from graphprep.system.scratch import RowSink
+from graphprep.system.files.scratch import RowSink
 from graphprep.system.yaml_config import FaultAt, StrictModel
 
 Array = NDArray[Any]

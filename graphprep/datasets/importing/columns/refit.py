@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from graphprep.datasets.importing.columns import values
 from graphprep.errors import DatasetError
 from graphprep.system import home
-from graphprep.system.scratch import RowSink
+from graphprep.system.files.scratch import RowSink
 
 Array = NDArray[Any]
 Facts = Mapping[str, Any]

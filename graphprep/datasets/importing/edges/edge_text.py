@@ -30,7 +30,7 @@ from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeOptions, 
 from graphprep.datasets.importing.edges.edge_lines import pairs_of
 from graphprep.datasets.importing.edges.text_faults import INT64_MAX, FaultFinder, Layout
 from graphprep.errors import DatasetError, UsageError
-from graphprep.system.file_version import require_version, version_of
+from graphprep.system.files.version import require_version, version_of
 from graphprep.system.threads import map_in_order
 
 MOST_THREADS = 4

@@ -23,7 +23,7 @@ from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions, EdgeRows, FileRange
 from graphprep.datasets.importing.node_lists import listed_nodes, named_lists
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 Array = NDArray[Any]
 WEIGHTS = ("edge_weight", "weight")

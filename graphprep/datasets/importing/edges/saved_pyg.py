@@ -39,7 +39,7 @@ from graphprep.datasets.importing.typed_edges import TypedEdges
 from graphprep.datasets.importing.user_graph import build, checked_arrays
 from graphprep.errors import DatasetError
 from graphprep.system import progress
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 Array = NDArray[Any]
 Store = dict[str, Any]

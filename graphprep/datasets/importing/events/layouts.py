@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from graphprep.core.event_rows import EventReader
 from graphprep.datasets.formats.text_file import UTF8_MARK, first_bytes, unpacked_name
@@ -28,7 +28,6 @@ from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.errors import DatasetError, UsageError
 
 Layout = Literal["edges", "jodie", "tgn", "tgb"]
-LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 LINE_BYTES = 1 << 16
 """of a file's beginning that are looked at for names of columns"""
 
@@ -38,7 +37,7 @@ def open_events(request: ImportRequest, layout: str) -> EventReader:
 
     Args:
         request: the files, and how to read them where they are edges.
-        layout: one of `LAYOUTS`, or auto.
+        layout: a `Layout`, or auto.
 
     Raises:
         UsageError: options that are not for events.

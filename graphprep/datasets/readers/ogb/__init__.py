@@ -34,8 +34,8 @@ from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.datasets.readers.ogb.layout import FEATURES, Array, Layout
 from graphprep.datasets.readers.ogb.split import Masks, read_split
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
+from graphprep.system.files.archive import Archive
+from graphprep.system.files.verify import FileCheck
 
 WEIGHT = "weight"
 RELATION_NUMBER = "reltype"

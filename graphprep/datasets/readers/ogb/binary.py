@@ -25,7 +25,7 @@ from graphprep.datasets.formats.large_arrays import stored_array
 from graphprep.datasets.readers.ogb.csv_member import require_rows
 from graphprep.datasets.readers.ogb.layout import Array, Layout, node_type_name, only_one
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 CHUNK_EDGES = 1 << 21
 NPY = ".npy"

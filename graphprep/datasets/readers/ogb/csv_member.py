@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive, in_plain_words
-from graphprep.system.scratch import RowSink
+from graphprep.system.files.archive import Archive, in_plain_words
+from graphprep.system.files.scratch import RowSink
+from graphprep.system.files.verify import HEAD_BYTES, substitute
 from graphprep.system.threads import map_in_order
-from graphprep.system.verify import HEAD_BYTES, substitute
 
 Array = NDArray[Any]
 BLOCK_BYTES = 4 << 20

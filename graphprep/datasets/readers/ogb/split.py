@@ -21,7 +21,7 @@ from graphprep.datasets.formats import torch_file
 from graphprep.datasets.formats.checks import disjoint, node_mask
 from graphprep.datasets.readers.ogb.csv_member import CsvMember, record
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 Masks = dict[str, NDArray[np.bool_]]
 PARTS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}

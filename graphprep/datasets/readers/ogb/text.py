@@ -30,7 +30,7 @@ from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType
 from graphprep.datasets.readers.ogb.csv_member import CsvMember, record, require_rows, words
 from graphprep.datasets.readers.ogb.layout import FEATURES, Array, Layout, count_of, node_type_name, only_one
 from graphprep.errors import DatasetError
-from graphprep.system.archive import Archive
+from graphprep.system.files.archive import Archive
 
 END = ".csv.gz"
 TRUTH = {"True": True, "False": False}

@@ -20,8 +20,8 @@ from graphprep.core.types import EdgeTable, RawGraph
 from graphprep.datasets import readers
 from graphprep.datasets.readers.ogb import csv_member
 from graphprep.errors import DatasetError
-from graphprep.system import scratch
-from graphprep.system.verify import RemoteFile, verify
+from graphprep.system.files import scratch
+from graphprep.system.files.verify import RemoteFile, verify
 from tests.datasets import ogb_files
 from tests.datasets.ogb_files import FULL, Members, csv_gz, mini
 

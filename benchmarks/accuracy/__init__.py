@@ -1,0 +1,1 @@
+"""Accuracies beside published ones and beside PyG's."""

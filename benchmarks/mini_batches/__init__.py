@@ -1,0 +1,1 @@
+"""Sampling of neighbours, and training on it."""

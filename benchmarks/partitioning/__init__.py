@@ -1,0 +1,1 @@
+"""Partitions: cut, seconds on the links, memory and time, beside METIS and others."""

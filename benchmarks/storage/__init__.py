@@ -1,0 +1,1 @@
+"""Files to stores, stores to caches, and both read again."""

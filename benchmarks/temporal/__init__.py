@@ -1,0 +1,1 @@
+"""Streams of events and their snapshots."""

@@ -1,0 +1,1 @@
+"""Samplers: one module for each way to draw the nodes of a batch, and the numba loops of these."""

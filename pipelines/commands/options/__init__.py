@@ -1,0 +1,1 @@
+"""Options and arguments of commands: made from dataclasses, and names that a shell completes."""

@@ -1,0 +1,1 @@
+"""What training a graph on a machine will take, and the best way to train it (`graphprep plan`)."""

@@ -1,0 +1,1 @@
+"""Runs of the trainer: started, chosen by a plan, rebalanced and rescaled while they run; inference."""
