@@ -9,6 +9,7 @@ imported everything and started no thread, so that a hundred of them take minute
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pickle
@@ -326,6 +327,8 @@ def trial_stage(stage: str, seed: int, trials: int, folder: Path) -> int:
         assert in_child(noting_loaded(whole, folder / f"kernels-{number}"), root) == 0
         load(pickle.loads((folder / f"kernels-{number}").read_bytes()))
     assert len(os.listdir("/proc/self/task")) == threads, "an import started a thread, which forks would lack"
+    gc.collect()
+    gc.freeze()  # so that collections in forks do not copy all pages
     root = Path(shutil.copytree(prepared, folder / "counted"))
     started = time.monotonic()
     assert in_child(killed_at(-1, action, root), root) == 0
