@@ -1,13 +1,15 @@
 """Run a stage again and again, kill -9 at a chosen moment each time, and look at what is left.
 
-`python -m tests.kill_driver STAGE SEED TRIALS FOLDER`. An audit hook counts every file that is opened for writing,
-every rename, every new folder and every removal, and kills the process just before the n-th of them; half of the
-trials kill from outside after a random time instead, which also hits the middle of a write. Each trial is a fork of
-this process, which has imported everything and started no thread, so that a hundred of them take minutes.
+`python -m tests.kill_driver SEED TRIALS FOLDER` reads the names of stages, a line each, and answers each with a line of
+its exit status, after what is wrong. An audit hook counts every file that is opened for writing, every rename, every
+new folder and every removal, and kills the process just before the n-th of them; half of the trials kill from outside
+after a random time instead, which also hits the middle of a write. Each trial is a fork of this process, which has
+imported everything and started no thread, so that a hundred of them take minutes.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pickle
@@ -18,13 +20,15 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn.datasets  # noqa: F401 - imported before the forks
-import zarr  # noqa: F401
+import zarr  # noqa: F401 - imported before the forks
+from markupsafe import Markup
 from numba.extending import is_jitted
+from sklearn.datasets import load_digits
 
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
@@ -35,7 +39,9 @@ from graphprep.datasets.generators.requests import SbmRequest
 from graphprep.datasets.generators.sbm import generate
 from graphprep.datasets.importing.import_request import request_of
 from graphprep.datasets.importing.options import ImportOptions
+from graphprep.datasets.readers import digits
 from graphprep.partition.request import PartitionRequest
+from graphprep.report import pages
 from graphprep.store import external_sort, sort
 from graphprep.store.store import GraphStore
 from graphprep.system import home, progress
@@ -47,6 +53,8 @@ from pipelines.repartition.extend_parts import plan_extended
 from pipelines.run.run import run_pipeline
 
 LABEL = "flat-3"
+SECONDS_A_STAGE = 1200
+"""after which the whole process ends"""
 BLOCKS = SbmRequest(nodes=300, edges=3000)
 WRITING = os.O_WRONLY | os.O_RDWR
 CHANGES = ("os.rename", "os.mkdir", "os.remove", "os.rmdir")
@@ -294,9 +302,20 @@ def killed_at(number: int, action: Callable[[], None], root: Path) -> Callable[[
     return run
 
 
-def main(stage: str, seed: int, trials: int, folder: Path) -> int:
-    """Returns 0 if no trial left something half-done; prints what went wrong otherwise."""
+def without_long_sums() -> None:
+    """Let forks leave out what takes most of their time and writes no file: who is near whom, and how a plot looks."""
     os.fsync = lambda _file: None  # a process that is killed leaves what it wrote to the kernel
+    pairs = digits.neighbour_pairs(load_digits().data, 8)
+    digits.neighbour_pairs = lambda *_: pairs
+    pages.drawn = lambda name, alt, *_, **__: Markup(f"{name}: {alt}")
+    pages.environment = cache(pages.environment)
+    for name in pages.environment().list_templates():
+        pages.environment().get_template(name)
+
+
+def trial_stage(stage: str, seed: int, trials: int, folder: Path) -> int:
+    """Returns 0 if no trial left something half-done; prints what went wrong otherwise."""
+    signal.alarm(SECONDS_A_STAGE)
     prepare, action, after_kill, after_again = STAGES[stage]
     random_ = random.Random(seed)
     prepared = folder / "prepared"
@@ -308,6 +327,8 @@ def main(stage: str, seed: int, trials: int, folder: Path) -> int:
         assert in_child(noting_loaded(whole, folder / f"kernels-{number}"), root) == 0
         load(pickle.loads((folder / f"kernels-{number}").read_bytes()))
     assert len(os.listdir("/proc/self/task")) == threads, "an import started a thread, which forks would lack"
+    gc.collect()
+    gc.freeze()  # so that collections in forks do not copy all pages
     root = Path(shutil.copytree(prepared, folder / "counted"))
     started = time.monotonic()
     assert in_child(killed_at(-1, action, root), root) == 0
@@ -330,4 +351,7 @@ def main(stage: str, seed: int, trials: int, folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))
+    without_long_sums()
+    for line in sys.stdin:
+        wanted = line.strip()
+        print(trial_stage(wanted, int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3], wanted)), flush=True)

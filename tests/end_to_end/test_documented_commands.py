@@ -41,7 +41,7 @@ from click.testing import CliRunner
 import cli
 from examples.tables_to_predictions import write_tables
 from graphprep.datasets.importing.schema import load_schema
-from graphprep.plan import rates, rates_file, rates_process
+from graphprep.plan import event_training, rates, rates_file, rates_process
 from graphprep.system.home import require_cache
 from graphprep.topology import resolve
 from pipelines.training.auto import chosen_options, without_auto
@@ -403,6 +403,7 @@ def measure_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
             found = rates_process.measure(dict(arrays), 0)
         return subprocess.CompletedProcess(command, 0, json.dumps([found] * int(command[-1])), "")
 
+    monkeypatch.setattr(event_training, "MOST_PROCESSES", 1)
     monkeypatch.setattr(rates_process, "SECONDS_EACH", 0.0)
     monkeypatch.setattr(rates_file, "ROWS", 500)
     monkeypatch.setattr(rates_file, "EDGES", 2000)

@@ -29,23 +29,22 @@ SAYS = {
 
 
 RUN_EXAMPLES = """
-import json, os, runpy, signal, subprocess, sys
+import json, os, runpy, signal, socket, subprocess, sys
 import torch_geometric.nn
 import cli, graphprep.api, pipelines.partition, trainer.distributed_graph
 sys.path[0] = ""
 start = subprocess.run
 
-def run(command, *, cwd=None, env=None, **settings):
-    "A graphprep command in a fork, which need not import what this process has imported."
-    if command[:3] != [sys.executable, "-m", "graphprep"]:
-        return start(command, cwd=cwd, env=env, **settings)
+def in_fork(action, folder=".", variables={}):
+    "The process that does it, which need not import what this one has imported."
     child = os.fork()
     if child == 0:
-        os.chdir(cwd or ".")
-        os.environ.update(env or {})
+        os.chdir(folder)
+        os.environ.update(variables)
         status = 1
         try:
-            cli.main(command[3:], prog_name="graphprep")
+            action()
+            status = 0
         except SystemExit as exit:
             status = exit.code or 0
         except BaseException:
@@ -53,9 +52,33 @@ def run(command, *, cwd=None, env=None, **settings):
         finally:
             sys.stdout.flush()
             os._exit(status)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status == 0, command
-    return subprocess.CompletedProcess(command, status)
+    return child
+
+def wait(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def run_script(path, *words):
+    sys.argv = [path, *words]
+    runpy.run_path(path, run_name="__main__")
+
+def run(command, *, cwd=None, env=None, **settings):
+    "A graphprep command, or the ranks that torchrun would start, in forks."
+    if command[:3] == [sys.executable, "-m", "graphprep"]:
+        children = [in_fork(lambda: cli.main(command[3:], prog_name="graphprep"), cwd or ".", env or {})]
+    elif "torch.distributed.run" in command:
+        place = command.index("--nproc-per-node") + 1
+        world = command[place]
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            port = str(found.getsockname()[1])
+        group = dict(WORLD_SIZE=world, LOCAL_WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        children = [
+            in_fork(lambda: run_script(*command[place + 1 :]), ".", dict(group, RANK=str(rank), LOCAL_RANK=str(rank)))
+            for rank in range(int(world))
+        ]
+    else:
+        return start(command, cwd=cwd, env=env, **settings)
+    assert [wait(child) for child in children] == [0] * len(children), command
+    return subprocess.CompletedProcess(command, 0)
 
 subprocess.run = run
 for request in map(json.loads, sys.stdin):
@@ -66,17 +89,19 @@ for request in map(json.loads, sys.stdin):
             os.dup2(printed.fileno(), 1)
             os.dup2(printed.fileno(), 2)
         os.chdir(request["folder"])
-        sys.argv = [request["script"]]
-        runpy.run_path(request["script"], run_name="__main__")
+        run_script(request["script"])
         sys.exit()
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    print(wait(child), flush=True)
 """
 Runner = Callable[[Path, Path], tuple[int, str]]
 
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    """Runs a script in a folder, in forks of one process that has imported PyG and the commands, which is slow."""
+    """Runs a script in a folder, in forks of one process that has imported PyG and the commands, which is slow.
+
+    So are the ranks that it starts; torchrun itself is run by test_documented_commands.py and test_recovery.py.
+    """
     settings = {"PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
     environment = {**os.environ, **settings, "GRAPHPREP_HOME": str(tmp_path_factory.mktemp("home"))}
     command, pipe = [sys.executable, "-c", RUN_EXAMPLES], subprocess.PIPE

@@ -17,6 +17,7 @@ from graphprep.errors import PartitionError, TrainingError, UsageError
 from graphprep.store.store import GraphStore
 from tests.graphs import typed_graph
 from tests.stores import make_store
+from tests.trainer.forks import fork_trainers
 
 PEOPLE, NEW = 60, 12
 
@@ -39,6 +40,12 @@ def write_people(folder: Path) -> None:
 
 
 READING: dict[str, Any] = {"id_column": "id", "label": "class"}
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forks in place of new interpreters; tests/api has both."""
+    fork_trainers(monkeypatch)
 
 
 @pytest.fixture

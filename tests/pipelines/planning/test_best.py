@@ -32,6 +32,7 @@ from pipelines.training.auto import chosen_options, without_auto
 from tests.graphs import labelled_graph
 from tests.pipelines.planning.test_plan import Any1, known_rates
 from tests.stores import make_cache, make_store
+from tests.trainer.forks import fork_trainers
 from trainer.config.command_line import parse
 
 BASE = TrainingPlan(hidden=8)
@@ -204,8 +205,9 @@ def test_shares_of_training_passes() -> None:
 
 
 @pytest.mark.slow
-def test_pilots_are_runs_of_this_cache(folder: Path) -> None:
+def test_pilots_are_runs_of_this_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against pilots that train something else, or leave files behind."""
+    fork_trainers(monkeypatch)
     before = sorted(folder.rglob("*"))
     found = plan_best(str(folder), BASE, fixed={"relay"}, budget=Budget(), pilot_epochs=4, others={"seed": 3})
     assert found["pilots"]["epochs"] == 4

@@ -17,8 +17,15 @@ from graphprep.errors import TrainingError, UsageError
 from pipelines.training.train import start_trainer
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_store
+from tests.trainer.forks import fork_trainers
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forks in place of new interpreters; tests/api has both."""
+    fork_trainers(monkeypatch)
 
 
 def caches_of(name: str) -> dict[int, PartitionCache]:
