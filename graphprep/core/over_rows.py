@@ -10,9 +10,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
-from numba import get_num_threads
-
-from graphprep.system.threads import side_by_side
+from graphprep.system.threads import kernel_threads, side_by_side
 
 Result = TypeVar("Result")
 
@@ -24,7 +22,7 @@ RANGES_A_THREAD = 8
 
 def threads_for(num_entries: int) -> int:
     """How many threads go through so many entries, at least 1."""
-    return min(get_num_threads(), max(1, num_entries // ENTRIES_A_THREAD))
+    return min(kernel_threads(), max(1, num_entries // ENTRIES_A_THREAD))
 
 
 def over_rows(kernel: Callable[..., Result], num_rows: int, num_entries: int, *arguments: object) -> list[Result]:

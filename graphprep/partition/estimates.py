@@ -9,7 +9,7 @@ from graphprep.partition.refine.refine import EFFORTS, expected_bytes
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import AUTO
 from graphprep.system import memory
-from graphprep.system.threads import cores, workers_for
+from graphprep.system.threads import kernel_threads, workers_for
 from graphprep.topology import Topology
 
 METIS_EDGES_PER_SECOND = 1.0e6
@@ -140,7 +140,7 @@ def estimate(
         runs_at_a_time = min(runs_at_a_time, effort.num_refined(both_ways))
         refining_bytes = runs_at_a_time * run_bytes
         visits = max(effort.visits * 2 * both_ways, effort.least_visits)
-        share = SEQUENTIAL_SHARE + (1 - SEQUENTIAL_SHARE) * runs_at_a_time / max(runs_at_a_time, cores())
+        share = SEQUENTIAL_SHARE + (1 - SEQUENTIAL_SHARE) * runs_at_a_time / max(runs_at_a_time, kernel_threads())
         refining_seconds = effort.runs(both_ways) * visits / VISITS_PER_SECOND * share / runs_at_a_time
     graph_bytes = _graph_bytes(request, num_nodes, num_edges, directed=directed)
     start_seconds = starts / max(1, starts_at_a_time) * both_ways / METIS_EDGES_PER_SECOND

@@ -29,7 +29,7 @@ from graphprep.partition.refine.refine import (
 )
 from graphprep.partition.result import Candidate
 from graphprep.system import memory, progress
-from graphprep.system.threads import cores, side_by_side, workers_for
+from graphprep.system.threads import kernel_threads, side_by_side, workers_for
 from graphprep.traffic import SHARE_BEFORE_HALO, capacities
 
 SEED_STEP = 7919
@@ -73,9 +73,9 @@ class Recombination:
 
     def run(self, starts: Sequence[Evaluated]) -> list[Evaluated]:
         """All refined and combined partitions, in the order of the runs; `starts` are sorted, the best first."""
-        if cores() == 1:
+        if kernel_threads() == 1:
             return self._generations(starts)
-        with ThreadPoolExecutor(cores()) as threads:
+        with ThreadPoolExecutor(kernel_threads()) as threads:
             return replace(self, threads=threads)._generations(starts)
 
     def _generations(self, starts: Sequence[Evaluated]) -> list[Evaluated]:

@@ -17,6 +17,17 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def kernel_threads() -> int:
+    """Threads that share the work of one kernel: all cores, or NUMBA_NUM_THREADS where that is set.
+
+    numba.get_num_threads says the same, but starts numba's own threads, and with them torch would get as many again
+    where it had been told to use fewer.
+    """
+    from numba import config  # only where there are kernels: it takes half a second
+
+    return int(config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+
+
 def workers_for(needed: int, room: int) -> int:
     """How many pieces of work that need so many bytes each can run at a time in this much memory; at least 1."""
     return max(1, min(cores(), room // max(1, needed)))

@@ -30,7 +30,7 @@ sizes = st.tuples(st.integers(1, 40), st.integers(0, 300), st.integers(0, 2**32 
 def on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let even the smallest graphs be divided among threads."""
     monkeypatch.setattr(over_rows, "ENTRIES_A_THREAD", 1)
-    monkeypatch.setattr(over_rows, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(over_rows, "kernel_threads", lambda: 3)
 
 
 def pairs(chunk: EdgeChunk) -> Counter[tuple[int, int]]:

@@ -11,7 +11,7 @@ from graphprep.core import over_rows
 @pytest.mark.parametrize("num_rows", [0, 1, 2, 100])
 def test_each_row_is_in_one_range(monkeypatch: pytest.MonkeyPatch, threads: int, num_rows: int) -> None:
     """Guards against a lost or doubled row at the seams of ranges, and against results out of order."""
-    monkeypatch.setattr(over_rows, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(over_rows, "kernel_threads", lambda: threads)
     ranges = over_rows.over_rows(lambda start, stop, more: (start, stop, more), num_rows, 1 << 30, "argument")
     assert [row for start, stop, _ in ranges for row in range(start, stop)] == list(range(num_rows))
     assert {more for _, _, more in ranges} == {"argument"}
@@ -20,5 +20,5 @@ def test_each_row_is_in_one_range(monkeypatch: pytest.MonkeyPatch, threads: int,
 
 def test_small_work_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against threads that take longer to start than the rows take."""
-    monkeypatch.setattr(over_rows, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(over_rows, "kernel_threads", lambda: 4)
     assert over_rows.over_rows(lambda start, stop: (start, stop), 100, over_rows.ENTRIES_A_THREAD) == [(0, 100)]

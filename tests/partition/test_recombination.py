@@ -68,7 +68,7 @@ def test_side_by_side_or_one_after_another_is_the_same(monkeypatch: pytest.Monke
     found = []
     for workers in (1, 3):
         monkeypatch.setattr(recombination, "workers_for", lambda *_, workers=workers: workers)
-        monkeypatch.setattr(recombination, "cores", lambda workers=workers: workers)
+        monkeypatch.setattr(recombination, "kernel_threads", lambda workers=workers: workers)
         found.append([way.result.assignment.tolist() for way in Recombination.of(task).run(ways)])
     assert found[0] == found[1]
 

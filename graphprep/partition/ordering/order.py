@@ -24,13 +24,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import get_num_threads, njit
+from numba import njit
 from numpy.typing import NDArray
 
 from graphprep.core.csr import index_dtype
 from graphprep.core.types import Csr
 from graphprep.partition.ordering.levels import level_order
 from graphprep.partition.ordering.window import WINDOW, window_order
+from graphprep.system.threads import kernel_threads
 
 Ids: TypeAlias = NDArray[np.integer[Any]]
 
@@ -56,7 +57,7 @@ def locality_order(
         nodes_n = nodes_N[bounds[part] : bounds[part + 1]]
         return order_of_part(graph, nodes_n, nodes_n, part, assignment_N, local_N, window=window)
 
-    with ThreadPoolExecutor(max_workers=max(1, min(num_parts, get_num_threads()))) as threads:
+    with ThreadPoolExecutor(max_workers=max(1, min(num_parts, kernel_threads()))) as threads:
         return list(threads.map(ordered, range(num_parts)))
 
 

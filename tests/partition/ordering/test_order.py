@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from graphprep.core import csr
 from graphprep.core.types import Csr, EdgeChunk
+from graphprep.partition.ordering import order
 from graphprep.partition.ordering.levels import level_order
 from graphprep.partition.ordering.order import locality_order
 from graphprep.partition.ordering.window import score, weights, window_order
@@ -169,17 +169,15 @@ def test_isolated_nodes_come_last_and_cost_little() -> None:
 
 
 @pytest.mark.slow
-def test_the_order_does_not_depend_on_threads_or_index_width() -> None:
+def test_the_order_does_not_depend_on_threads_or_index_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against parts that write into each other's numbers, and against other orders for 64-bit graphs."""
     rng = np.random.default_rng(6)
     graph = random_graph(3000, 20000, hub=True)
     assignment = rng.integers(0, 16, 3000).astype(np.int32)
-    before = numba.get_num_threads()
-    try:
-        numba.set_num_threads(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(order, "kernel_threads", lambda: 1)
         alone = locality_order(graph, assignment, 16)
-    finally:
-        numba.set_num_threads(before)
+    monkeypatch.setattr(order, "kernel_threads", lambda: 4)
     wide = Csr(indptr=graph.indptr, indices=graph.indices.astype(np.int64), num_sources=graph.num_sources)
     for other in (locality_order(graph, assignment, 16), locality_order(wide, assignment, 16)):
         assert all(np.array_equal(one, two) for one, two in zip(alone, other, strict=True))
