@@ -500,7 +500,7 @@ sys.path.insert(0, {root!r})
 import numpy as np
 import pyarrow, pyarrow.csv, scipy.sparse
 from graphprep.datasets import readers
-from graphprep.system import scratch
+from graphprep.system.files import scratch
 from tests.datasets.ogb_files import mini
 scratch.MEMORY_BYTES = 8 << 20
 def peak():  # not ru_maxrss, which begins at what the parent had
