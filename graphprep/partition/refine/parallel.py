@@ -12,7 +12,9 @@ Letters: X nodes of a level, L columns of legs, P parts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +39,8 @@ def batches(order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 def movable(order: NDArray[np.int64], state: State, threads: Executor | None) -> NDArray[np.int64]:
     """The nodes that have a move of positive gain, int64, in their order; prices are computed anew."""
-    kernels.price_moves(state.links)
     is_movable = np.empty(len(order), np.bool_)
-
-    def look(ends: tuple[int, int]) -> None:
-        begin, end = ends
-        kernels.find_movable(order[begin:end], _with_own_scratch(state), is_movable[begin:end])
-
-    each(look, _ranges(len(order), LEAST_NODES), threads)
+    _look(kernels.find_movable, order, state, is_movable, threads)
     return order[is_movable]
 
 
@@ -62,15 +58,27 @@ def move_gains(
     Returns:
         float64, as many as nodes; -inf where no move is allowed.
     """
-    kernels.price_moves(state.links)
     gain = np.empty(len(nodes))
+    _look(kernels.move_gains, nodes, state, gain, threads, easing)
+    return gain
+
+
+def _look(
+    kernel: Callable[..., None],
+    nodes: NDArray[np.int64],
+    state: State,
+    found: NDArray[Any],
+    threads: Executor | None,
+    *arguments: object,
+) -> None:
+    """Compute prices, and let a kernel fill in what it finds for each node, with work arrays of its own for a piece."""
+    kernels.price_moves(state.links)
 
     def look(ends: tuple[int, int]) -> None:
-        begin, end = ends
-        kernels.move_gains(nodes[begin:end], _with_own_scratch(state), gain[begin:end], easing)
+        own = state._replace(scratch=scratch_for(state.links))
+        kernel(nodes[slice(*ends)], own, found[slice(*ends)], *arguments)
 
     each(look, _ranges(len(nodes), LEAST_NODES), threads)
-    return gain
 
 
 def count_pins(pins: Pins, part_X: NDArray[np.int32], links: Links, threads: Executor | None) -> None:
@@ -99,10 +107,6 @@ def scratch_for(links: Links) -> Scratch:
         touched_P=np.zeros(num_parts, np.int64),
         is_touched_P=np.zeros(num_parts, np.bool_),
     )
-
-
-def _with_own_scratch(state: State) -> State:
-    return state._replace(scratch=scratch_for(state.links))
 
 
 def _ranges(count: int, least: int) -> list[tuple[int, int]]:
