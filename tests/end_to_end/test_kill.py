@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from threading import Timer
 
 import pytest
 
@@ -31,7 +32,9 @@ def test_nothing_half_done_passes_for_whole(driver: Driver, stage: str) -> None:
     assert driver.stdin is not None
     assert driver.stdout is not None
     print(stage, file=driver.stdin, flush=True)
-    said = []
+    said, hangs = [], Timer(1200, driver.kill)
+    hangs.start()
     while (line := driver.stdout.readline()) not in ("0\n", "1\n", ""):
         said.append(line)
+    hangs.cancel()
     assert line == "0\n", "".join(said)
