@@ -40,7 +40,7 @@ os.environ["NUMBA_BOUNDSCHECK"] = "1"
 os.environ["NUMBA_CACHE_DIR"] = str(ROOT / ".pytest_cache" / "numba-boundscheck")
 
 
-# Threads of OpenMP, those of numba and torch, wait for each other asleep: more of them are ready than there are cores.
+# Threads of OpenMP, which torch has, wait for each other asleep: more of them are ready than there are cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 

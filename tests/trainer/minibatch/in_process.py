@@ -27,11 +27,6 @@ def serve_in_thread(serve: Serve) -> None:
     threading.Thread(target=serve, args=(lambda: True,), daemon=True).start()
 
 
-def _leave_torch_one_thread() -> None:
-    """What starts numba's threads gives torch as many, and each of its operations would then wait for a core."""
-    torch.set_num_threads(1)
-
-
 class SamplerInProcess:
     """What `trainer.minibatch.sampler_process.SamplerProcesses` does, without a ring."""
 
@@ -57,7 +52,6 @@ class SamplerInProcess:
         self._batches = part_batches(
             Path(cache), rank, seeds.numpy(), BatchOptions(**batch), epochs, without, owned if owners else None
         )
-        _leave_torch_one_thread()
         self._steps = iter([(epoch, step) for epoch in range(epochs[0], epochs[1] + 1) for step in self.steps])
         self.num_used, self.num_freed = 0, 0
         self._first: Slot | None = None
@@ -78,7 +72,6 @@ class SamplerInProcess:
         self.num_used += 1
         before = self._batches.num_bytes
         arrays = {name: torch.from_numpy(values.copy()) for name, values in self._batches.make(epoch, step).items()}
-        _leave_torch_one_thread()
         num_bytes = self._batches.num_bytes - before
         times = {"started": 0.0, "ended": 0.0}
         return Slot(number=0, epoch=epoch, step=step, arrays=arrays, num_bytes=num_bytes, **times)
