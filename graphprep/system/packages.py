@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -23,8 +24,9 @@ def required(package: str, what: str) -> Any:
         ) from error
 
 
+@cache
 def installed_version(package: str) -> str | None:
-    """The version of a package, None where it is not installed."""
+    """The version of a package, None where it is not installed; looked up once, in a millisecond or more."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,25 +28,35 @@ FLUSHES_AT_ONCE = 16
 
 def fsync_folder(folder: Path) -> None:
     """Make the names in `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    _flush(folder)
+
+
+def fsync_tree(folder: Path) -> None:
+    """Flush every file below `folder`, and every folder's names.
+
+    Several at once: a file system gathers flushes that come together, and a cache can have tens of thousands of files.
+    """
+    tree = list(os.walk(folder))
+    files = [os.path.join(root, name) for root, _, names in tree for name in names]
+    with ThreadPoolExecutor(FLUSHES_AT_ONCE) as pool:
+        for paths in (files, [root for root, _, _ in tree]):
+            left = deque(paths)
+            list(pool.map(_flush_all, [left] * min(FLUSHES_AT_ONCE, len(paths))))
+
+
+def _flush_all(left: deque[str]) -> None:
+    """Flush paths until there are none left; other threads take from the same ones."""
+    with contextlib.suppress(IndexError):
+        while True:
+            _flush(left.popleft())
+
+
+def _flush(path: Path | str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def fsync_tree(folder: Path) -> None:
-    """Flush every file below `folder`, then every folder's names, the deepest first.
-
-    Several at once: a file system gathers flushes that come together, and a cache can have tens of thousands of files.
-    """
-
-    tree = list(os.walk(folder, topdown=False))
-    with ThreadPoolExecutor(FLUSHES_AT_ONCE) as pool:
-        for _ in pool.map(fsync_file, [Path(root, name) for root, _, names in tree for name in names]):
-            pass
-        for _ in pool.map(fsync_folder, [Path(root) for root, _, _ in tree]):
-            pass
 
 
 def reserve(path: Path) -> None:
@@ -83,8 +94,7 @@ def published_file(target: Path, *, shared: bool = False, flushed: bool = True) 
 
 def fsync_file(path: Path) -> None:
     """Flush a file."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    _flush(path)
 
 
 def publish_folder(partial: Path, target: Path) -> None:
