@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,22 @@ from tests.end_to_end.test_cli import refused, run
 from tests.graphs import labelled_graph, typed_graph, with_edge_arrays
 from tests.soak import soak_count
 from tests.stores import make_store
+from tests.trainer.forks import fork_context
 
 dask = pytest.mark.xdist_group("dask")  # one cluster at a time on a small machine
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fork_workers() -> Iterator[None]:
+    """Let Dask fork its workers, also those in place of killed ones, from a process that has imported what they need.
+
+    That of the command line's own test starts its interpreters, as a user's does.
+    """
+    configuration = pytest.importorskip("dask.config")
+    fork_context()
+    forkserver.ensure_running()
+    with configuration.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -528,14 +543,15 @@ def test_workers_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @dask
-def test_interrupts_are_not_for_workers(two_workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupts_are_not_for_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against Ctrl-C, which a terminal sends to workers too, and of which each of them writes a traceback."""
     monkeypatch.setattr("graphprep.system.dask_executor.SECONDS_WITHOUT_WORKERS", 10.0)
-    pids = two_workers.client.run(os.getpid)
-    for pid in pids.values():
+    as_for_users = pytest.importorskip("dask.config").set({"distributed.worker.multiprocessing-method": "spawn"})
+    with as_for_users, open_executor("local:1") as executor:
+        [pid] = executor.client.run(os.getpid).values()
         os.kill(pid, signal.SIGINT)
-    assert list(two_workers.map(squared, range(6), 1, needed=1)) == [1, 2, 5, 10, 17, 26]
-    assert two_workers.client.run(os.getpid) == pids
+        assert list(executor.map(abs, [-1, 2], needed=1)) == [1, 2]
+        assert list(executor.client.run(os.getpid).values()) == [pid]
 
 
 @pytest.mark.slow

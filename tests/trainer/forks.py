@@ -29,6 +29,8 @@ _IF_IMPORTED_HERE = [
     "tests.conftest",
     "tests.graphs",
     "tests.stores",
+    "tests.system.test_executor",
+    "distributed",
     "graphprep.topology",
     "torch_geometric.nn",
     "sklearn.metrics",
