@@ -2,6 +2,7 @@
 
     python -m benchmarks.kernel_table                          a table for sm_80, sm_90 and sm_100
     python -m benchmarks.kernel_table --arch 90 --out table.json
+    python -m benchmarks.kernel_table --match "bf16|softmax"   some of them, by a regular expression
 
 The trainer launches its kernels on tensors of the CPU, for a driver that has Triton compile them for an architecture
 and then runs nothing; their machine code is read by the cuobjdump of Triton's wheel. Returns 1 if a kernel spills to
@@ -46,7 +47,7 @@ class Case:
     """Some launches of the trainer."""
 
     names: tuple[str, ...]
-    """Of each kernel that they compile and no case before did."""
+    """Of each kernel that they compile; the last ones may be an earlier case's."""
     launch: Callable[[], object]
     row_bits: int
     """Bits of rows (or scores) that a thread loads at the same time; 0 where these are not aligned."""
@@ -62,7 +63,7 @@ def cases() -> Iterator[Case]:
         yield spmm_case((f"spmm {name}, 128 wide, int64",), stored, 128, index=torch.int64)
         yield spmm_case((f"spmm {name}, 128 wide, added",), stored, 128, adds=True)
         names = (f"spmm {name}, 128 wide, pieces of long rows", "spmm fp32, 128 wide, sums of pieces")
-        yield spmm_case(names if name == "fp32" else names[:1], stored, 128, degree=LONGEST + 1)
+        yield spmm_case(names, stored, 128, degree=LONGEST + 1)
     yield from pack_cases()
     yield from softmax_cases()
 
@@ -176,10 +177,11 @@ def compiled(case: Case, architecture: int, folder: Path) -> list[dict[str, Any]
     compiling = CompilingDriver(architecture)
     driver.set_active(compiling)
     case.launch()
+    assert 0 < len(compiling.binaries) <= len(case.names)
     return [
         {"kernel": name, "architecture": f"sm_{architecture}", **_read(binary, case.row_bits, folder)}
         | {"shared_bytes": shared}
-        for name, (binary, shared) in zip(case.names, compiling.binaries, strict=True)
+        for name, (binary, shared) in zip(case.names, compiling.binaries, strict=False)
     ]
 
 
@@ -223,6 +225,7 @@ def main() -> int:
     """Returns 1 if a kernel is not within the limits, 2 without Triton."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", type=int, nargs="+", default=ARCHITECTURES, help="compute capabilities, 90 for sm_90")
+    parser.add_argument("--match", default="", metavar="REGEX", help="only launches with a kernel whose name has this")
     parser.add_argument("--out", type=Path, help="write the table here as JSON")
     arguments = parser.parse_args()
     if importlib.util.find_spec("triton") is None:
@@ -231,7 +234,7 @@ def main() -> int:
     rows = []
     print(f"{'kernel':40} {'':7} registers  spills  shared  loads by bits")
     with tempfile.TemporaryDirectory() as folder:
-        for case in cases():
+        for case in (case for case in cases() if any(re.search(arguments.match, name) for name in case.names)):
             for row in [row for architecture in arguments.arch for row in compiled(case, architecture, Path(folder))]:
                 rows.append(row)
                 loads = ", ".join(f"{count} x {width}" for width, count in row["loads"].items())

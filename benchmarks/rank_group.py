@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
 import socket
 import tempfile
@@ -29,6 +30,8 @@ def train_all(
 ) -> list[dict[str, Any]]:
     """Train on `cache` among `world` processes, once for each set of options.
 
+    The processes are forks of one that has imported the trainer, and has used no GPU.
+
     Args:
         cache: of `world` parts.
         world: how many ranks.
@@ -46,11 +49,13 @@ def train_all(
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["trainer.run"])
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.json")
-        spawn: Any = torch.multiprocessing.spawn  # type: ignore[attr-defined] # it declares no types
-        spawn(_rank, args=(world, threads, (device, through_host), prepare, str(cache), runs, results), nprocs=world)
+        start: Any = torch.multiprocessing.start_processes  # type: ignore[attr-defined] # it declares no types
+        arguments = (world, threads, (device, through_host), prepare, str(cache), runs, results, dict(os.environ))
+        start(_rank, args=arguments, nprocs=world, start_method="forkserver")
         found: list[dict[str, Any]] = json.loads(results.read_text())
     return found
 
@@ -64,11 +69,13 @@ def _rank(
     folder: str,
     runs: list[Options],
     results: Path,
+    environment: dict[str, str],
 ) -> None:
     import torch
 
     from trainer.dist.rank_info import RankInfo
 
+    os.environ |= environment  # of the call: the process which was forked may be of an earlier one
     torch.set_num_threads(threads)
     if prepare is not None:
         prepare()

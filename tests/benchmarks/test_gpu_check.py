@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+import cli
 from benchmarks import gpu_check
 
 IN_THIS_PROCESS = ("spmm", "features", "attention")
@@ -87,11 +89,32 @@ def test_no_gpu_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 @pytest.mark.slow
+def test_ranks_that_share_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison of a run with itself, or limits that right losses exceed; of two models, with GRAPHPREP_SOAK=1 of
+    all."""
+    monkeypatch.setattr(gpu_check, "graphprep", in_this_process)
+    if not IS_LONG:
+        for model in ("gcn", "sage, broadcast"):
+            monkeypatch.delitem(gpu_check.MODELS, model)
+    rows = gpu_check.check_ranks("cpu", tmp_path)
+    assert len(rows) == 3 * len(gpu_check.MODELS)
+    assert all(row["ok"] for row in rows)
+    assert all(row["value"] > 0 for row in rows if "on the CPU" not in row["case"])
+
+
+def in_this_process(*words: str, home: Path) -> str:
+    """What a graphprep command prints, without an interpreter of its own."""
+    done = CliRunner(env={"GRAPHPREP_HOME": str(home)}).invoke(cli.main, list(words))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.slow
 @pytest.mark.soak
 def test_the_whole_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks that share a device, and with GRAPHPREP_SOAK=1 epochs beside PyG's and Triton's kernels; without the checks
-    that are made above."""
-    here = ("backend", "ranks", "epochs", "kernels") if IS_LONG else ("backend", "ranks")
+    """A check that cannot be a process of its own, or figures that do not reach the file: of one check, and with
+    GRAPHPREP_SOAK=1 of epochs beside PyG's, Triton's kernels and ranks."""
+    here = ("backend", "ranks", "epochs", "kernels") if IS_LONG else ("backend",)
     for check in set(gpu_check.CHECKS) - set(here):
         monkeypatch.delitem(gpu_check.CHECKS, check)
     out = tmp_path / "check.json"

@@ -18,7 +18,8 @@ from trainer.startup.memory import available_bytes
 
 MODULES = [graphprep.system.cgroup, trainer.base.cgroup]
 LIMIT = 400_000_000
-"""Of the real group: METIS would need half as much again for the graph. With less, pages of libraries are read anew and anew."""
+"""Of the real group: METIS would need half as much again for the graph. With less, pages of libraries are read again
+and again."""
 GROUPS = Path("/sys/fs/cgroup")
 
 
