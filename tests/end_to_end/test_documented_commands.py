@@ -5,9 +5,9 @@ GRAPHPREP_HOME mean what they say there. Pages of docs/ begin with cora fetched 
 begins with nothing. What cannot be run as written is in one of the tables below, with the reason; a new command that
 fails has to be mended or listed there. Training takes 2 epochs here (`--epochs 2 --device cpu` is added), on a real
 group of ranks, and plans measure this process, briefly; those of README.md measure as a reader's do. The first
-`graphprep train` of README.md, its probe, those with --restarts and torchruns on two machines start ranks as a
-reader's do; the others have the same ranks as forks of a process that has imported torch. test_recovery.py has
-torchrun's --max-restarts.
+`graphprep train` of README.md and torchruns on two machines start ranks as a reader's do; the others have the same
+ranks as forks of a process that has imported torch, and Dask's workers are such forks too. test_recovery.py has
+--restarts and torchrun's --max-restarts, tests/topology/probe the probe of one machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +43,7 @@ from click.testing import CliRunner
 import cli
 from examples.tables_to_predictions import write_tables
 from graphprep.datasets.importing.schema import load_schema
-from graphprep.plan import event_training, rates, rates_file, rates_process
+from graphprep.plan import event_training, rates, rates_file, rates_process, trainer_memory
 from graphprep.system.home import require_cache
 from graphprep.topology import resolve
 from pipelines.training.auto import chosen_options, without_auto
@@ -50,6 +52,7 @@ from tests.documented import PAGES, ROOT, Block, blocks
 from tests.end_to_end.test_documented_python import PAGES_WITH_EXAMPLES
 from tests.end_to_end.test_s3 import bucket, server  # noqa: F401 (fixtures)
 from tests.topology.detect.saved_files import SAVED
+from tests.trainer.forks import fork_trainers, forked_workers
 from tests.trainer.rank_group import among_ranks, train_as_on_command_line
 from trainer.config.command_line import parse
 from trainer.startup.opening import open_for
@@ -186,8 +189,6 @@ FIRST = {
 
 ONE_MACHINE = re.compile(r"torchrun --master-port \d+ --nproc-per-node 4 (--max-restarts 3 )?-m trainer (?P<words>.*)")
 """torchrun for the ranks of this machine"""
-OWN_PROCESS = ("graphprep train ", "graphprep topology probe ")
-"""commands that start ranks, whose supervisor takes signals for the whole process"""
 
 SHORT_PIPELINE = """
 datasets:
@@ -238,8 +239,6 @@ class Reader:
         self.variables: dict[str, str] = {}
         self.starts_ranks = trains
         """whether the next `graphprep train` starts its ranks as a reader's does"""
-        self.starts_probe = trains
-        """whether `graphprep topology probe` does; else its ranks are not started"""
 
     def type(self, command: str) -> None:
         """Run one command of a page, as the tables above have it."""
@@ -267,13 +266,13 @@ class Reader:
             second = self.start(command.replace("--node-rank 0", "--node-rank 1"), self.second, self.second)
             for machine in (first, second):
                 machine.succeed()
-        elif command.startswith("graphprep topology probe ") and not self.starts_probe:
+        elif command.startswith("graphprep topology probe "):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("graphprep.topology.probe.launch.start", lambda _options, _ranks: 0)
                 self.invoke(command)
-        elif command.startswith("graphprep ") and not command.startswith(OWN_PROCESS):
+        elif command.startswith("graphprep ") and not command.startswith("graphprep train "):
             self.invoke(command)
-        elif command.startswith("graphprep train ") and not self.starts_ranks and "--restarts" not in command:
+        elif command.startswith("graphprep train ") and not self.starts_ranks:
             self.train(command.removeprefix("graphprep train "))
         elif ranks := ONE_MACHINE.fullmatch(command):
             self.train(ranks["words"])
@@ -303,6 +302,8 @@ class Reader:
             options, pilot_epochs = without_auto(options)
             options += chosen_options(str(folder), options, pilot_epochs=pilot_epochs)
         options = [word for word in options if word != "--rebalance"]  # whose own test has ranks that become slow
+        if "--restarts" in options:
+            del options[options.index("--restarts") :][:2]
         task = partial(train_as_on_command_line, arguments=[str(folder), *options], folder=str(self.folder))
         among_ranks(open_for(parse([str(folder), *options])).num_parts, [task])
 
@@ -378,6 +379,7 @@ def reader(
     write_files(folder)
     if page != "README.md":
         measure_briefly(monkeypatch)
+        fork_trainers(monkeypatch)
     clusters: list[Any] = []
 
     def cluster() -> str:
@@ -390,19 +392,26 @@ def reader(
             )
         return str(clusters[0].scheduler_address)
 
-    yield Reader(home, folder, test_data / "mirror", cluster, trains=page == "README.md")
-    for started in clusters:
-        started.close()
+    with forked_workers() if page == "docs/scale.md" else nullcontext():
+        yield Reader(home, folder, test_data / "mirror", cluster, trains=page == "README.md")
+        for started in clusters:
+            started.close()
 
 
 def measure_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have rates measured by a few runs in this process, not for seconds in as many as there are ranks."""
+    """Have rates measured by a few runs in this process, not for seconds in as many as there are ranks, and the trainer
+    asked in this process for what a run takes."""
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         with np.load(command[-2]) as arrays:
             found = rates_process.measure(dict(arrays), 0)
         return subprocess.CompletedProcess(command, 0, json.dumps([found] * int(command[-1])), "")
 
+    def answered(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]:
+        found = import_module(command[-1]).answer(json.loads(settings["input"]))
+        return subprocess.CompletedProcess(command, 0, json.dumps(found), "")
+
+    monkeypatch.setattr(trainer_memory, "subprocess", SimpleNamespace(**{**vars(subprocess), "run": answered}))
     monkeypatch.setattr(event_training, "MOST_PROCESSES", 1)
     monkeypatch.setattr(rates_process, "SECONDS_EACH", 0.0)
     monkeypatch.setattr(rates_file, "ROWS", 500)

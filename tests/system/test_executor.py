@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -48,21 +47,15 @@ from tests.end_to_end.test_cli import refused, run
 from tests.graphs import labelled_graph, typed_graph, with_edge_arrays
 from tests.soak import soak_count
 from tests.stores import make_store
-from tests.trainer.forks import fork_context
+from tests.trainer.forks import forked_workers
 
 dask = pytest.mark.xdist_group("dask")  # one cluster at a time on a small machine
 
 
 @pytest.fixture(scope="module", autouse=True)
 def fork_workers() -> Iterator[None]:
-    """Let Dask fork its workers, also those in place of killed ones, from a process that has imported what they need.
-
-    That of the command line's own test starts its interpreters, as a user's does.
-    """
-    configuration = pytest.importorskip("dask.config")
-    fork_context()
-    forkserver.ensure_running()
-    with configuration.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+    """Workers that import nothing; those of commands that are processes start interpreters, as a user's do."""
+    with forked_workers():
         yield
 
 

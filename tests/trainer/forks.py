@@ -11,7 +11,9 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from threading import Thread
@@ -130,6 +132,16 @@ def fork_trainers(monkeypatch: pytest.MonkeyPatch) -> None:
         return {name: value for name, value in variables.items() if name != PARENT}
 
     monkeypatch.setattr("pipelines.training.train.subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": popen}))
+
+
+@contextmanager
+def forked_workers() -> Iterator[None]:
+    """Let Dask fork its workers, also those in place of killed ones, where it would start interpreters."""
+    configuration = pytest.importorskip("dask.config")
+    fork_context()
+    forkserver.ensure_running()
+    with configuration.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
 
 
 def _text(connection: Connection) -> TextIO:
