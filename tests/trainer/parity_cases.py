@@ -9,7 +9,7 @@ import numpy as np
 from tests.trainer.handmade_cache import HandmadeGraph, random_graph
 
 WORLDS = (1, 2, 3, 4, 7)
-EPOCHS = 5
+EPOCHS = 3
 
 
 def uneven(num_nodes: int, parts: int, seed: int = 1) -> np.ndarray:

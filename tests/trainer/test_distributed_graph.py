@@ -37,7 +37,7 @@ from trainer.dist.communicator import Communicator
 from trainer.distributed_graph import DistributedGraph
 
 UNDIRECTED, WEIGHTED = "undirected", "directed, weighted, uneven"
-EPOCHS, CLASSES = 5, 3
+EPOCHS, CLASSES = 3, 3
 
 
 class Layers(nn.Module):

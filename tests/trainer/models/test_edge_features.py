@@ -28,7 +28,7 @@ from trainer.layers import messages
 from trainer.layers.aggregate import Aggregation
 from trainer.startup.preflight import ignored_arrays
 
-EPOCHS = 5
+EPOCHS = 3
 MODELS: dict[str, dict[str, Any]] = {
     "gin": {"model": "gin", "lr": 0.003},
     "sage": {"model": "sage"},

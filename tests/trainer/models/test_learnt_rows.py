@@ -29,7 +29,7 @@ from trainer.startup.handshake import sizes_of
 from trainer.startup.memory import estimate_bytes
 from trainer.startup.preflight import check_task
 
-EPOCHS, WORLDS, ROWS = 5, (1, 3), "model.inputs.learnt.0.rows_kF"
+EPOCHS, WORLDS, ROWS = 3, (1, 3), "model.inputs.learnt.0.rows_kF"
 SETTINGS: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},
     "sage": {"model": "sage", "layers": 3},

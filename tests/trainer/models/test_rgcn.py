@@ -117,7 +117,7 @@ CASES += [("three types", setting) for setting in (*DENSE, *OTHER) if setting !=
 CASES += [("an empty type", setting) for setting in ("sequential", "broadcast", "tensor")]
 MORE = [("three types", setting) for setting in (*EXACT, *INEXACT)]
 SETTINGS = DENSE | OTHER | EXACT | INEXACT
-EPOCHS = 5
+EPOCHS = 3
 
 
 def worlds_of(setting: str) -> tuple[int, ...]:

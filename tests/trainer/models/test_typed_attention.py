@@ -29,7 +29,7 @@ from trainer.sparse.adjacency import TwoWay
 from trainer.sparse.attention_scores import DotScores, SumScores
 from trainer.sparse.edges import EdgeBlocks
 
-HEADS, EPOCHS, WORLDS = 2, 5, (1, 3)
+HEADS, EPOCHS, WORLDS = 2, 3, (1, 3)
 PLAIN: dict[str, dict[str, Any]] = {
     "hgt": {"model": "hgt", "heads": HEADS, "hidden": 4, "layers": 3},
     "rgat": {"model": "rgat", "heads": HEADS, "hidden": 4, "layers": 3, "attention_dropout": 0.0},
