@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from graphprep.system import progress
+from tests.trainer.forks import fork_partitioners
 
 # In CI every run draws the same cases, so that a failure is the change's own; elsewhere each run draws new ones.
 settings.register_profile("ci", derandomize=True)
@@ -52,6 +53,8 @@ def _seem_on_disk(file: int) -> None:
 # the difference; tests/system/files/test_atomic.py looks at when it is called.
 os.fsync = _seem_on_disk
 
+REAL_CHILDREN = {"methods", "system"}
+"""folders of tests that look at the processes of native partitioners"""
 KERNEL_FOLDERS = ("cache", "core", "partition", "traffic")
 """folders of tests whose quick tests compile most kernels"""
 
@@ -115,6 +118,13 @@ def graphprep_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Pa
     folder.mkdir()
     monkeypatch.setenv("GRAPHPREP_HOME", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def forked_partitioners(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """METIS and others are called by forks, but in tests of those processes; commands that are processes start them."""
+    if REAL_CHILDREN.isdisjoint(request.path.parts):
+        fork_partitioners(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -308,7 +307,6 @@ def without_long_sums() -> None:
     pairs = digits.neighbour_pairs(load_digits().data, 8)
     digits.neighbour_pairs = lambda *_: pairs
     pages.drawn = lambda name, alt, *_, **__: Markup(f"{name}: {alt}")
-    pages.environment = cache(pages.environment)
     for name in pages.environment().list_templates():
         pages.environment().get_template(name)
 

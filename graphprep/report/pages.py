@@ -8,6 +8,7 @@ Every figure is one of `--json` and carries its path there (`cited`).
 from __future__ import annotations
 
 import json
+from functools import cache
 from importlib.resources import files
 from types import ModuleType
 from typing import Any
@@ -62,8 +63,9 @@ def run_page(summary: dict[str, Any]) -> str:
     return _page("run", summary, run_tables, is_measured=is_measured(summary["by_rank"]))
 
 
+@cache
 def environment() -> Environment:
-    """The templates, with the formats as filters; they escape all text and its control characters."""
+    """The templates, compiled once, with the formats as filters; they escape all text and its control characters."""
     templates = Environment(
         loader=PackageLoader("graphprep.report"),
         autoescape=True,

@@ -26,6 +26,7 @@ from pipelines.ingest import fetch_dataset, import_files
 from pipelines.partition import plan_partition, run_partition
 from pipelines.run.run import run_pipeline
 from tests.end_to_end.test_cli import refused, run
+from tests.trainer.forks import forked_workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("s3")]
 BUCKET = "s3://graphs"
@@ -166,7 +167,7 @@ def test_workers_open_the_store_by_its_url(bucket: Any) -> None:
     """Guards against workers that are sent a store that only this process can read."""
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     store = generate_graph(REQUEST, name="blocks", out=f"{BUCKET}/blocks", replace=False, memory_limit=None).store
-    with open_executor("local:1") as executor:
+    with forked_workers(), open_executor("local:1") as executor:
         assert store_summary(store, executor=executor) == store_summary(store)
 
 
@@ -177,7 +178,7 @@ def test_workers_write_a_store_at_its_url(bucket: Any, tmp_path: Path, monkeypat
     monkeypatch.setattr("graphprep.store.write.CHUNK_BYTES", 800)
     monkeypatch.setattr("graphprep.store.sort.BYTES_PER_EDGE", 1 << 60)
     options: dict[str, Any] = {"name": "blocks", "replace": False, "memory_limit": None}
-    with open_executor("local:1") as executor:
+    with forked_workers(), open_executor("local:1") as executor:
         found = generate_graph(REQUEST, out=f"{BUCKET}/blocks", executor=executor, **options).store
     found.check()
     assert len(bucket.find(f"{BUCKET}/blocks/edges/node__to__node/indices/c")) > 1

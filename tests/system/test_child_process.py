@@ -79,17 +79,6 @@ def run(folder: Path, *words: str, program: list[str] = PROGRAM) -> str:
     return done.stdout
 
 
-def run_all(folder: Path, *commands: str) -> None:
-    """Several commands in one process, which imports what they need once."""
-    said = run(folder, *commands, program=[sys.executable, "-P", "-c", RUN_ALL])
-    assert said.endswith(f"all {len(commands)} commands\n")
-
-
-def test_nothing_of_the_current_folder_is_executed(hostile: Path) -> None:
-    """Children started by `python -m` executed a user's random.py or trainer.py in place of what was meant."""
-    run_all(hostile, *COMMANDS)
-
-
 def test_train_trains_in_a_folder_with_a_trainer_of_the_users(hostile: Path) -> None:
     """`graphprep train` printed what the user's trainer.py printed, trained nothing, and ended with 0."""
     out = run(hostile, "train", "digits/flat-2", "--epochs", "2", "--json", "--device", "cpu", "--hidden", "4")
@@ -97,11 +86,12 @@ def test_train_trains_in_a_folder_with_a_trainer_of_the_users(hostile: Path) -> 
     assert '"test_accuracy"' in out.splitlines()[-1]
 
 
-def test_what_takes_several_commands_executes_nothing_either(hostile: Path) -> None:
-    """import, cache split and merge, evaluate and run have children and stages of their own."""
+def test_nothing_of_the_current_folder_is_executed(hostile: Path) -> None:
+    """Children started by `python -m` executed a user's random.py or trainer.py in place of what was meant; import,
+    cache split and merge, evaluate and run have children and stages of their own."""
     (hostile / "edges.txt").write_text("0 1\n1 2\n2 3\n3 0\n")
     (hostile / "all.yaml").write_text("datasets: {digits: }\ntopologies: [3]\npartition: {effort: fast}\n")
-    commands = (
+    several = (
         "import edges.txt --name square",
         "cache split digits/flat-2 --parts 4 --out four",
         "cache merge four --parts 2 --out two",
@@ -109,7 +99,9 @@ def test_what_takes_several_commands_executes_nothing_either(hostile: Path) -> N
         "evaluate two found.npy",
         "run all.yaml",
     )
-    run_all(hostile, *commands)
+    # All in one process, which imports what they need once.
+    said = run(hostile, *COMMANDS, *several, program=[sys.executable, "-P", "-c", RUN_ALL])
+    assert said.endswith(f"all {len(COMMANDS) + len(several)} commands\n")
 
 
 def test_torchrun_with_pythonsafepath_runs_the_installed_trainer(hostile: Path, prepared: Path) -> None:  # noqa: F811

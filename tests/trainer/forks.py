@@ -5,6 +5,7 @@ The process that is forked has all that ranks of tests import, whichever test is
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import runpy
@@ -16,16 +17,23 @@ from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
+from multiprocessing.popen_forkserver import Popen
 from threading import Thread
 from types import SimpleNamespace
-from typing import TextIO
+from typing import IO, Any, TextIO
 
 import pytest
 
 from graphprep.system.child_process import PARENT
 from trainer.base.freed_memory import HUGE_PAGES
 
-_ALWAYS = ["trainer.temporal.run", "tests.trainer.rank_group", "tests.simulated_device.device"]
+_ALWAYS = [
+    "trainer.temporal.run",
+    "tests.trainer.rank_group",
+    "tests.simulated_device.device",
+    "graphprep.partition.methods.metis_worker",
+    "pymetis",
+]
 _IF_IMPORTED_HERE = [
     "tests.trainer.minibatch.in_process",
     "tests.conftest",
@@ -38,6 +46,7 @@ _IF_IMPORTED_HERE = [
     "sklearn.metrics",
 ]
 """What tests of this session import, and so would the ranks that run their functions."""
+S3_VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
 
 
 def fork_context() -> ForkServerContext:
@@ -126,22 +135,70 @@ def fork_trainers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `pipelines.training.train` fork the trainer's launcher where it would start an interpreter."""
 
     def popen(command: list[str], *, env: Mapping[str, str], **_settings: object) -> ForkedProgram:
-        return ForkedProgram(*command[command.index("-m") + 1 :], **without_parent(env))
-
-    def without_parent(variables: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in variables.items() if name != PARENT}
+        return ForkedProgram(*command[command.index("-m") + 1 :], **_without_parent(env))
 
     monkeypatch.setattr("pipelines.training.train.subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": popen}))
+
+
+class ForkedChild:
+    """What `subprocess.Popen` is for `graphprep.partition.methods.subprocess_job`, as a fork.
+
+    It is not one of multiprocessing's own processes: of those each start looks at all, in any thread, and an exit
+    status can be read once.
+    """
+
+    def __init__(self, command: list[str], *, stdout: IO[bytes], env: Mapping[str, str], **_settings: object) -> None:
+        words, variables = command[command.index("-m") + 1 :], _without_parent(env)
+        self._child = Popen(fork_context().Process(target=_run_child, args=(words, variables, stdout.name)))
+
+    @property
+    def returncode(self) -> int | None:
+        return self.poll()
+
+    def __enter__(self) -> ForkedChild:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()
+
+    def poll(self) -> int | None:
+        status: int | None = self._child.poll()
+        return status
+
+    def wait(self) -> None:
+        self._child.wait()
+
+    def kill(self) -> None:
+        self._child.kill()
+
+
+def fork_partitioners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let METIS and the other native partitioners be called by forks where this interpreter would be started."""
+    python = sys.executable
+
+    def popen(command: list[str], **settings: Any) -> ForkedChild | subprocess.Popen[bytes]:
+        return ForkedChild(command, **settings) if command[0] == python else subprocess.Popen(command, **settings)
+
+    forking = SimpleNamespace(**{**vars(subprocess), "Popen": popen})
+    monkeypatch.setattr("graphprep.partition.methods.subprocess_job.subprocess", forking)
 
 
 @contextmanager
 def forked_workers() -> Iterator[None]:
     """Let Dask fork its workers, also those in place of killed ones, where it would start interpreters."""
-    configuration = pytest.importorskip("dask.config")
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")  # which has its own defaults
+    configuration = importlib.import_module("dask.config")
     fork_context()
     forkserver.ensure_running()
-    with configuration.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+    # Dask gives workers these variables as they are here when it starts them; a fork has those of its server else.
+    variables = dict.fromkeys(S3_VARIABLES, "")
+    forking = {"distributed.worker.multiprocessing-method": "forkserver", "distributed.nanny.environ": variables}
+    with configuration.set(forking):
         yield
+
+
+def _without_parent(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name != PARENT}
 
 
 def _text(connection: Connection) -> TextIO:
@@ -151,11 +208,20 @@ def _text(connection: Connection) -> TextIO:
 
 
 def _run_program(words: list[str], variables: Mapping[str, str], out: Connection, err: Connection) -> None:
+    _run_module(words, variables, out.fileno(), err.fileno())
+
+
+def _run_child(words: list[str], variables: Mapping[str, str], log: str) -> None:
+    with open(log, "ab") as both:
+        _run_module(words, variables, both.fileno(), both.fileno())
+
+
+def _run_module(words: list[str], variables: Mapping[str, str], out: int, err: int) -> None:
     os.environ.clear()  # that of the process which was forked may be another test's
     os.environ |= variables
-    os.dup2(out.fileno(), 1)
-    os.dup2(err.fileno(), 2)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
     sys.argv = words
-    for program in ("trainer.launch", "trainer.__main__"):
-        sys.modules.pop(program, None)  # of which runpy would warn
+    sys.modules.pop(words[0], None)  # of which runpy would warn
+    sys.modules.pop("trainer.__main__", None)
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)

@@ -8,8 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
 from graphprep.cache.read import PartitionCache
+from graphprep.report import pages
 from graphprep.store import sort
 from graphprep.store.store import GraphStore
 from graphprep.system import home
@@ -29,6 +31,12 @@ reports: pages
 exports: {npz: arrays}
 """
 WITHOUT_PAGES = SMALL.replace("reports: pages\n", "")
+
+
+@pytest.fixture(autouse=True)
+def words_in_place_of_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plots take most of the time of a page; tests/report looks at them."""
+    monkeypatch.setitem(pages.environment().globals, "drawn", lambda name, alt, *_, **__: Markup(f"{name}: {alt}"))
 
 
 def states(report: RunReport) -> dict[str, str]:

@@ -20,7 +20,7 @@ from trainer.temporal.snapshots.workers import Workers
 pytestmark = pytest.mark.slow
 
 EVENTS = small_events(num_events=400, num_snapshots=16)
-EPOCHS = 3
+EPOCHS = 5
 
 
 def trained(communicator: Communicator, *, num_members: int = 1, **changes: Any) -> dict[str, Any]:
