@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -63,23 +62,6 @@ KERNEL_FOLDERS = ("cache", "core", "partition", "traffic")
 def pytest_configure(config: pytest.Config) -> None:
     """Let pytest-xdist keep the order of `pytest_collection_modifyitems`, not put the groups with most tests first."""
     config.option.loadscopereorder = False
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Collect without the garbage collector, which would look at all modules and tests again and again; they stay, and
-    are none of its business afterwards."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Let libraries that count their objects at the end see them all freed."""
-    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
