@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,7 +48,7 @@ class Case:
     """Some launches of the trainer."""
 
     names: tuple[str, ...]
-    """Of each kernel that they compile; the last ones may be an earlier case's."""
+    """Of each kernel that they compile where no case before did."""
     launch: Callable[[], object]
     row_bits: int
     """Bits of rows (or scores) that a thread loads at the same time; 0 where these are not aligned."""
@@ -170,18 +171,19 @@ class CompilingDriver:
         return 0, 0, 0, 0, 1024
 
 
-def compiled(case: Case, architecture: int, folder: Path) -> list[dict[str, Any]]:
-    """What the kernels of one case are on one architecture."""
+def compiled(case: Case, architecture: int, folder: Path, known: set[tuple[str, int]]) -> list[dict[str, Any]]:
+    """What the kernels of one case are on one architecture, but for those that are `known`, to which they are added."""
     from triton.runtime import driver
 
     compiling = CompilingDriver(architecture)
     driver.set_active(compiling)
     case.launch()
-    assert 0 < len(compiling.binaries) <= len(case.names)
+    new = [name for name in case.names if (name, architecture) not in known]
+    known |= {(name, architecture) for name in new}
     return [
         {"kernel": name, "architecture": f"sm_{architecture}", **_read(binary, case.row_bits, folder)}
         | {"shared_bytes": shared}
-        for name, (binary, shared) in zip(case.names, compiling.binaries, strict=False)
+        for name, (binary, shared) in zip(new, compiling.binaries, strict=True)
     ]
 
 
@@ -231,11 +233,12 @@ def main() -> int:
     if importlib.util.find_spec("triton") is None:
         print("kernel_table: triton is not installed here; pip install triton", file=sys.stderr)
         return 2
-    rows = []
+    rows, known = [], set[tuple[str, int]]()
     print(f"{'kernel':40} {'':7} registers  spills  shared  loads by bits")
     with tempfile.TemporaryDirectory() as folder:
         for case in (case for case in cases() if any(re.search(arguments.match, name) for name in case.names)):
-            for row in [row for architecture in arguments.arch for row in compiled(case, architecture, Path(folder))]:
+            found = [compiled(case, architecture, Path(folder), known) for architecture in arguments.arch]
+            for row in chain.from_iterable(found):
                 rows.append(row)
                 loads = ", ".join(f"{count} x {width}" for width, count in row["loads"].items())
                 verdict = "" if is_good(row) else "  OUTSIDE ITS LIMITS"

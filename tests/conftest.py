@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from graphprep.system import progress
-from tests.trainer.forks import fork_partitioners
+from tests.forks import fork_partitioners
 
 # In CI every run draws the same cases, so that a failure is the change's own; elsewhere each run draws new ones.
 settings.register_profile("ci", derandomize=True)
@@ -123,7 +123,7 @@ def graphprep_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Pa
 @pytest.fixture(autouse=True)
 def forked_partitioners(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """METIS and others are called by forks, but in tests of those processes; commands that are processes start them."""
-    if REAL_CHILDREN.isdisjoint(request.path.parts):
+    if REAL_CHILDREN.isdisjoint(request.path.relative_to(ROOT).parts):
         fork_partitioners(monkeypatch)
 
 

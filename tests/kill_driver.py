@@ -306,7 +306,7 @@ def without_long_sums() -> None:
     os.fsync = lambda _file: None  # a process that is killed leaves what it wrote to the kernel
     pairs = digits.neighbour_pairs(load_digits().data, 8)
     digits.neighbour_pairs = lambda *_: pairs
-    pages.drawn = lambda name, alt, *_, **__: Markup(f"{name}: {alt}")
+    pages.environment().globals["drawn"] = lambda name, alt, *_, **__: Markup(f"{name}: {alt}")
     for name in pages.environment().list_templates():
         pages.environment().get_template(name)
 

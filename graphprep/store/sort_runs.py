@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from graphprep.core import csr
 from graphprep.core.types import EdgeChunk, EdgeSections
 from graphprep.errors import DatasetError
-from graphprep.system.files.atomic import fsync_file, published_file
+from graphprep.system.files.atomic import fsync_path, published_file
 from graphprep.system.files.mapped_npz import mapped_npz
 from graphprep.system.payload import SharedPayload
 
@@ -121,7 +121,7 @@ class EdgeRuns:
                 "being read, run the same again"
             )
         for run in range(runs):
-            fsync_file(self._file(number, run))
+            fsync_path(self._file(number, run))
         section = Section(
             edges=edges,
             weighted=bool(weighted),

@@ -20,7 +20,7 @@ import graphprep as gp
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError, TrainingError, UsageError
 from tests.conftest import heed_interrupts
-from tests.trainer.forks import fork_trainers
+from tests.forks import fork_trainers
 
 pytestmark = pytest.mark.slow
 WAIT = 120.0

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
 
-import cli
 from benchmarks import gpu_check
+from tests.end_to_end.test_cli import run
 
 IN_THIS_PROCESS = ("spmm", "features", "attention")
 IS_LONG = os.environ.get("GRAPHPREP_SOAK") == "1"
@@ -104,8 +103,10 @@ def test_ranks_that_share_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def in_this_process(*words: str, home: Path) -> str:
     """What a graphprep command prints, without an interpreter of its own."""
-    done = CliRunner(env={"GRAPHPREP_HOME": str(home)}).invoke(cli.main, list(words))
-    assert done.exit_code == 0, done.output
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAPHPREP_HOME", str(home))
+        done = run(*words)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

@@ -51,8 +51,8 @@ from tests.datasets.user_graphs import written
 from tests.documented import PAGES, ROOT, Block, blocks
 from tests.end_to_end.test_documented_python import PAGES_WITH_EXAMPLES
 from tests.end_to_end.test_s3 import bucket, server  # noqa: F401 (fixtures)
+from tests.forks import fork_trainers, forked_workers, subprocess_with
 from tests.topology.detect.saved_files import SAVED
-from tests.trainer.forks import fork_trainers, forked_workers
 from tests.trainer.rank_group import among_ranks, train_as_on_command_line
 from trainer.config.command_line import parse
 from trainer.startup.opening import open_for
@@ -411,7 +411,7 @@ def measure_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
         found = import_module(command[-1]).answer(json.loads(settings["input"]))
         return subprocess.CompletedProcess(command, 0, json.dumps(found), "")
 
-    monkeypatch.setattr(trainer_memory, "subprocess", SimpleNamespace(**{**vars(subprocess), "run": answered}))
+    monkeypatch.setattr(trainer_memory, "subprocess", subprocess_with(run=answered))
     monkeypatch.setattr(event_training, "MOST_PROCESSES", 1)
     monkeypatch.setattr(rates_process, "SECONDS_EACH", 0.0)
     monkeypatch.setattr(rates_file, "ROWS", 500)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from threading import Timer
 
 import pytest
 
@@ -32,9 +31,7 @@ def test_nothing_half_done_passes_for_whole(driver: Driver, stage: str) -> None:
     assert driver.stdin is not None
     assert driver.stdout is not None
     print(stage, file=driver.stdin, flush=True)
-    said, hangs = [], Timer(1200, driver.kill)
-    hangs.start()
+    said = []
     while (line := driver.stdout.readline()) not in ("0\n", "1\n", ""):
         said.append(line)
-    hangs.cancel()
     assert line == "0\n", "".join(said)

@@ -26,7 +26,7 @@ from pipelines.ingest import fetch_dataset, import_files
 from pipelines.partition import plan_partition, run_partition
 from pipelines.run.run import run_pipeline
 from tests.end_to_end.test_cli import refused, run
-from tests.trainer.forks import forked_workers
+from tests.forks import forked_workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("s3")]
 BUCKET = "s3://graphs"

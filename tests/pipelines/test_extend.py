@@ -15,9 +15,9 @@ from cli import main
 from graphprep.cache.verify import verify_cache
 from graphprep.errors import PartitionError, TrainingError, UsageError
 from graphprep.store.store import GraphStore
+from tests.forks import fork_trainers
 from tests.graphs import typed_graph
 from tests.stores import make_store
-from tests.trainer.forks import fork_trainers
 
 PEOPLE, NEW = 60, 12
 

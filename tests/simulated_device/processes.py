@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.forks import fork_context
 from tests.simulated_device.device import install
-from tests.trainer.forks import fork_context
 
 
 def on_device(test: Callable[..., None]) -> Callable[..., None]:

@@ -44,10 +44,10 @@ from pipelines.generate import generate_graph
 from pipelines.ingest import import_files
 from pipelines.partition import PartitionPlan, run_partition
 from tests.end_to_end.test_cli import refused, run
+from tests.forks import forked_workers
 from tests.graphs import labelled_graph, typed_graph, with_edge_arrays
 from tests.soak import soak_count
 from tests.stores import make_store
-from tests.trainer.forks import forked_workers
 
 dask = pytest.mark.xdist_group("dask")  # one cluster at a time on a small machine
 

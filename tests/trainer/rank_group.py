@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.trainer.forks import fork_context
+from tests.forks import fork_context
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock, TrafficLog
 from trainer.config.command_line import parse

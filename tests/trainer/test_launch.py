@@ -22,7 +22,7 @@ import pytest
 from graphprep.errors import TrainingError
 from graphprep.interop.rescale_request import request_cache
 from graphprep.interop.training_run import history_lines, run_options
-from tests.trainer.forks import ForkedProgram
+from tests.forks import ForkedProgram
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import free_port
 

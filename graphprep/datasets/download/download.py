@@ -30,7 +30,7 @@ from graphprep.datasets.download.mirror import origin
 from graphprep.datasets.download.transfer import RESUME_SUFFIX, Transfer
 from graphprep.errors import DatasetError, DownloadError, UsageError
 from graphprep.system import progress
-from graphprep.system.files.atomic import PARTIAL_PREFIX, fsync_folder, locked
+from graphprep.system.files.atomic import PARTIAL_PREFIX, fsync_path, locked
 from graphprep.system.files.regular_file import regular_file
 from graphprep.system.files.verify import Fetched, RemoteFile, verify
 
@@ -232,7 +232,7 @@ class _Download:
             with partial.open("rb") as stream:
                 await asyncio.to_thread(os.fsync, stream.fileno())
             os.replace(partial, target)
-            fsync_folder(self.folder)
+            fsync_path(self.folder)
         except DownloadError:  # an OSError too
             raise
         except OSError as problem:

@@ -26,9 +26,13 @@ LOCK_SUFFIX = ".lock"
 FLUSHES_AT_ONCE = 16
 
 
-def fsync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
-    _flush(folder)
+def fsync_path(path: Path | str) -> None:
+    """Flush a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def fsync_tree(folder: Path) -> None:
@@ -48,15 +52,7 @@ def _flush_all(left: deque[str]) -> None:
     """Flush paths until there are none left; other threads take from the same ones."""
     with contextlib.suppress(IndexError):
         while True:
-            _flush(left.popleft())
-
-
-def _flush(path: Path | str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            fsync_path(left.popleft())
 
 
 def reserve(path: Path) -> None:
@@ -79,7 +75,7 @@ def published_file(target: Path, *, shared: bool = False, flushed: bool = True) 
         target: the name.
         shared: whether several processes may be at it, each of which then has a file of its own until the end. What
             one of them leaves behind that is killed is the caller's to remove, with the folder.
-        flushed: whether it is on the disk when it appears; else the caller sees to that by `fsync_file`.
+        flushed: whether it is on the disk when it appears; else the caller sees to that by `fsync_path`.
     """
     partial = target.with_name(f"{PARTIAL_PREFIX}{uuid.uuid4().hex if shared else ''}{target.name}")
     with open(partial, "wb") as file:
@@ -89,12 +85,7 @@ def published_file(target: Path, *, shared: bool = False, flushed: bool = True) 
             os.fsync(file.fileno())
     os.replace(partial, target)
     if flushed:
-        fsync_folder(target.parent)
-
-
-def fsync_file(path: Path) -> None:
-    """Flush a file."""
-    _flush(path)
+        fsync_path(target.parent)
 
 
 def publish_folder(partial: Path, target: Path) -> None:
@@ -109,7 +100,7 @@ def publish_folder(partial: Path, target: Path) -> None:
             shutil.rmtree(aside)
         os.rename(target, aside)
     os.rename(partial, target)
-    fsync_folder(target.parent)
+    fsync_path(target.parent)
     if aside.exists():
         shutil.rmtree(aside)
 

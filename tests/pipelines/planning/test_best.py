@@ -29,10 +29,10 @@ from pipelines.planning.best import plan_best
 from pipelines.planning.plan import plan_training
 from pipelines.training import auto as train_auto
 from pipelines.training.auto import chosen_options, without_auto
+from tests.forks import fork_trainers
 from tests.graphs import labelled_graph
 from tests.pipelines.planning.test_plan import Any1, known_rates
 from tests.stores import make_cache, make_store
-from tests.trainer.forks import fork_trainers
 from trainer.config.command_line import parse
 
 BASE = TrainingPlan(hidden=8)

@@ -15,9 +15,9 @@ from cli import main
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import TrainingError, UsageError
 from pipelines.training.train import start_trainer
+from tests.forks import fork_trainers
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_store
-from tests.trainer.forks import fork_trainers
 
 pytestmark = pytest.mark.slow
 

@@ -22,9 +22,9 @@ from pipelines.repartition.rebalance import speeds_of_run
 from pipelines.training import rebalanced as loop
 from pipelines.training.rebalanced import LINES, decide
 from pipelines.training.train import start_trainer
+from tests.forks import fork_trainers
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store
-from tests.trainer.forks import fork_trainers
 
 SLOW_RANK_1 = """
 import os, time, torch

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from graphprep.topology import Topology
-from tests.trainer.forks import ForkedProgram
+from tests.forks import ForkedProgram
 from tests.trainer.rank_group import free_port
 
 pytestmark = pytest.mark.slow

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.forks import ForkedProgram
 from tests.soak import soak_count
-from tests.trainer.forks import ForkedProgram
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import among_ranks, train_once
 from tests.trainer.test_launch import PATIENCE, children_of, finish, start

@@ -21,7 +21,7 @@ from graphprep.errors import GraphprepError
 from graphprep.interop.training_run import TrainingRun
 from graphprep.report.summary.run_summary import run_summary
 from graphprep.temporal.write_cache import cache_of_arrays
-from tests.trainer.forks import ForkedProgram
+from tests.forks import ForkedProgram
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import Run, among_ranks, free_port
 from tests.trainer.temporal.events.streams import alternating_stream

@@ -131,13 +131,18 @@ class ForkedProgram:
         self.send_signal(signal.SIGKILL)
 
 
+def subprocess_with(**changes: object) -> SimpleNamespace:
+    """What a module may take for `subprocess`, with other functions or classes."""
+    return SimpleNamespace(**{**vars(subprocess), **changes})
+
+
 def fork_trainers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `pipelines.training.train` fork the trainer's launcher where it would start an interpreter."""
 
     def popen(command: list[str], *, env: Mapping[str, str], **_settings: object) -> ForkedProgram:
         return ForkedProgram(*command[command.index("-m") + 1 :], **_without_parent(env))
 
-    monkeypatch.setattr("pipelines.training.train.subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": popen}))
+    monkeypatch.setattr("pipelines.training.train.subprocess", subprocess_with(Popen=popen))
 
 
 class ForkedChild:
@@ -179,8 +184,7 @@ def fork_partitioners(monkeypatch: pytest.MonkeyPatch) -> None:
     def popen(command: list[str], **settings: Any) -> ForkedChild | subprocess.Popen[bytes]:
         return ForkedChild(command, **settings) if command[0] == python else subprocess.Popen(command, **settings)
 
-    forking = SimpleNamespace(**{**vars(subprocess), "Popen": popen})
-    monkeypatch.setattr("graphprep.partition.methods.subprocess_job.subprocess", forking)
+    monkeypatch.setattr("graphprep.partition.methods.subprocess_job.subprocess", subprocess_with(Popen=popen))
 
 
 @contextmanager
